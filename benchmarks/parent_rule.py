@@ -1,10 +1,11 @@
 """How often does the search accept a child that is better, equal or worse than its parent?
 
-A child is accepted where its PR on the select split is below its parent's by more than MARGIN standard
-errors of their paired difference (`nppr.search.selection.best`). By simulation: inputs are bimodal,
-Beta(s m, s (1 - m)) with mean m and s = 0.5; under the child some of them have a probability of their
-own, the others that of the parent, less the difference. Four draws are seen of each input. With four
-candidates the lowest one is compared with the parent, as after a stage of the search. Example:
+A child is accepted where its PR on the select split is below its parent's by more than BETTER_BY
+standard errors of their paired difference (`nppr.search.selection.best`). Inputs are simulated:
+bimodal, Beta(s m, s (1 - m)) with mean m and s = 0.5; under the child some of them have a
+probability of their own, the others that of the parent, less the difference. Four draws are seen of
+each input. With four candidates the lowest one is compared with the parent, as after a stage of the
+search. Example:
 
     python benchmarks/parent_rule.py --margins 1,1.645
 """
@@ -56,7 +57,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=2000)
-    parser.add_argument("--margins", default=str(selection.MARGIN))
+    parser.add_argument("--margins", default=str(selection.BETTER_BY))
     given = parser.parse_args()
     rng = np.random.default_rng(0)
     differences = (0.0, 0.02, 0.05, -0.02)
@@ -69,7 +70,7 @@ def main() -> None:
     )
     print(f" {100 * math.sqrt(0.25 / given.repeats):.1f})")
     for margin in map(float, given.margins.split(",")):
-        selection.MARGIN = margin
+        selection.BETTER_BY = margin
         for inputs, own, candidates in product((300, 1000), (0.25, 1.0), (1, 4)):
             shares = [
                 np.mean([accepted(rng, inputs, d, own, candidates) for _ in range(given.repeats)])

@@ -16,10 +16,9 @@ import nppr
 from helpers import grouped
 from nppr.compare import compare
 from nppr.core.budget import Budget
-from nppr.core.task import Task
+from nppr.core.task import TIE_SCORE, Task
 from nppr.errors import InputError, TaskError
 from nppr.noise.rungs import Dependency
-from nppr.search.scan_box import TIE
 
 INPUTS = 200
 
@@ -62,7 +61,7 @@ def test_on_the_edge_the_predicate_decides() -> None:
         correct=lambda outputs, _: outputs[:, 0] >= 0,
         score=lambda outputs, _: outputs[:, 0],
     )
-    logits, labels = task.to_classes(torch.tensor([[0.0], [-TIE / 2], [1.0]]), torch.zeros(3))
+    logits, labels = task.to_classes(torch.tensor([[0.0], [-TIE_SCORE / 2], [1.0]]), torch.zeros(3))
     assert (logits.argmax(1) == labels).tolist() == [True, False, True]
 
 

@@ -13,10 +13,11 @@ from nppr.measuring.measurement import measure, probe
 from nppr.models import load_classifier, prepare
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
-from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
+from nppr.run.time_estimate import count_passes
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import ClassicPGD, Uniform
+from nppr.sources.base import PASSES_PER_CALL
 
 BUDGET = Budget.linf(0.1)
 

@@ -30,9 +30,9 @@ from nppr.noise.rungs import Dependency
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import (
-    FEWEST_SELECT,
     SELECT_DRAWS,
     SELECT_INPUTS,
+    WANTED_SELECT,
     FinishedStage,
     NoiseSearch,
     load_finished,
@@ -245,7 +245,7 @@ def test_a_large_split_neither_starves_the_selection_nor_is_predicted_in_vain(wr
     search = NoiseSearch(own, classifier, data, Budget.linf(0.1))
     found = search.run()
     judge = search._judge()
-    assert len(judge.inputs) >= FEWEST_SELECT == 300
+    assert len(judge.inputs) >= WANTED_SELECT == 300
     assert len(judge.inputs) * judge.draws >= min(SELECT_DRAWS, 16 * len(judge.inputs))
     for each in found:
         assert each.record.search.stages[-1].select_inputs == len(judge.inputs)

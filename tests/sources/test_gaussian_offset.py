@@ -20,9 +20,9 @@ from nppr.errors import BudgetError, SpecError
 from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, frozen, prepare
+from nppr.source_names import FEWEST_OFFSET_CALLS
 from nppr.sources.gaussian_offset import (
-    CHOICE_DRAWS,
-    FEWEST_CALLS,
+    GRADIENT_DRAWS,
     OffsetNoise,
     OffsetSearch,
     make_offset_sources,
@@ -137,15 +137,15 @@ def test_on_the_draws_it_chooses_with_it_is_never_above_no_offset(seed: int) -> 
     x, y = split.batch(np.arange(INPUTS))
     search, draws = OffsetSearch(0.2, 0.2), block(INPUTS, seed)
     fresh = replace(
-        draws, split="evaluate/offset-search", block=search.steps, size=CHOICE_DRAWS,
-        capacity=CHOICE_DRAWS,
+        draws, split="evaluate/offset-search", block=search.steps, size=GRADIENT_DRAWS,
+        capacity=GRADIENT_DRAWS,
     )  # fmt: skip
     with frozen(known) as model:
         found = search.offsets(model, x, y, draws)
 
         def correct(offset: Tensor) -> Tensor:
             logits = model.logits(search._images(x, offset, fresh))
-            answers = logits.argmax(1).view(INPUTS, CHOICE_DRAWS)
+            answers = logits.argmax(1).view(INPUTS, GRADIENT_DRAWS)
             return (answers == y[:, None]).sum(1)
 
         assert bool((correct(found) <= correct(torch.zeros_like(x))).all())
@@ -179,7 +179,7 @@ def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_pa
     np.testing.assert_array_equal(counts(store=store), whole)
 
 
-@pytest.mark.parametrize("calls", [FEWEST_CALLS, 40])
+@pytest.mark.parametrize("calls", [FEWEST_OFFSET_CALLS, 40])
 def test_calls_are_kept_to(calls: int) -> None:
     prepared, split = ready(32)
     known, _ = bent()
@@ -191,7 +191,7 @@ def test_calls_are_kept_to(calls: int) -> None:
         clean_correct=everything,
     )  # fmt: skip
     forward = tally.calls - INPUTS * 16 - watched.seen
-    assert forward == INPUTS * 2 * CHOICE_DRAWS
+    assert forward == INPUTS * 2 * GRADIENT_DRAWS
     assert source.steps >= 1
     assert 3 * watched.seen + forward <= source.search_passes(INPUTS) == 3 * calls * INPUTS
 
@@ -227,5 +227,7 @@ def test_a_bad_deviation_is_one_clear_line(sigma: float) -> None:
 def test_bad_radii_and_calls_are_one_clear_line() -> None:
     with pytest.raises(BudgetError, match="`radius` must be a number > 0, got '-1'"):
         make_offset_sources(0.1, ["-1"])
-    with pytest.raises(SpecError, match=f"`search-calls` must be a whole number >= {FEWEST_CALLS}"):
-        make_offset_sources(0.1, [0.1], calls=FEWEST_CALLS - 1)
+    with pytest.raises(
+        SpecError, match=f"`search-calls` must be a whole number >= {FEWEST_OFFSET_CALLS}"
+    ):
+        make_offset_sources(0.1, [0.1], calls=FEWEST_OFFSET_CALLS - 1)

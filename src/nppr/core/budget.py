@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 VECTOR = (-3, -2, -1)
-TOLERANCE = 1e-5
+RADIUS_TOLERANCE = 1e-5
 """Relative excess over the radius that counts as rounding error, not as a breach."""
 
 PIXEL_TOLERANCE = 2.0**-23
@@ -50,7 +50,7 @@ class Norm(ABC):
 
     @abstractmethod
     def clip(self, delta: Tensor, r: float) -> Tensor:
-        """Return the point of the ball that the norm's usual projection gives."""
+        """Project to the ball in the norm's usual way."""
 
     @abstractmethod
     def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
@@ -315,7 +315,7 @@ class Budget:
     def _holds(self, size: Tensor, dimension: int) -> Tensor:
         # In the Euclidean norm, the rounding errors of D pixels add up to sqrt(D) times one.
         rounding = PIXEL_TOLERANCE / self.norm.noise_scale(1.0, dimension)
-        return size <= self.radius * (1 + TOLERANCE) + rounding
+        return size <= self.radius * (1 + RADIUS_TOLERANCE) + rounding
 
     @property
     def radius_text(self) -> str:

@@ -125,9 +125,6 @@ NOISE = Nouns(
 )
 """Words for noise that is added to images."""
 
-NUMBERS = replace(NOISE, value="number")
-"""Words for noise that is added to signals, rows of a table and other inputs."""
-
 LAW = Nouns(
     kind="law",
     noise="law",
@@ -188,4 +185,4 @@ def choose_nouns(norm: str, *, images: bool = True) -> Nouns:
     ('ball', 'number')
     """
     nouns = _BY_NORM[norm]
-    return nouns if images or nouns is LAW else replace(nouns, value=NUMBERS.value)
+    return nouns if images or nouns is LAW else replace(nouns, value="number")

@@ -1,4 +1,4 @@
-"""Data: from a spec, a path, arrays or a Dataset to three disjoint splits."""
+"""Data: load a name, a path, arrays or a Dataset, and divide it into three disjoint splits."""
 
 from nppr.data.array_data import from_arrays
 from nppr.data.convert_arrays import ClassOrder, fit_classes, with_class_order

@@ -22,7 +22,7 @@ from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
 
 EVERY_INPUT = "every input"
-"""The only class of inputs whose targets are not classes."""
+"""Name of the only class of inputs whose targets are not classes."""
 
 
 def from_arrays(
@@ -36,17 +36,18 @@ def from_arrays(
     input_range: RangeSpec | None = None,
     task: Task | None = None,
 ) -> Data:
-    """Make data of images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
+    """Make data from images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
 
-    8-bit images, images `(N, H, W, C)` and labels that are words are converted if that is unambiguous
-    (`nppr.data.convert_arrays`).
+    8-bit images, images `(N, H, W, C)` and labels that are words are converted if that is
+    unambiguous (`nppr.data.convert_arrays`).
 
-    With `input_range` inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
-    number or one per feature. With a `task` the labels are its targets `(N, ...)`.
+    With `input_range`, inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
+    number or one per feature. With a `task`, the labels are its targets `(N, ...)`.
 
-    If the labels do not show all classes, `classes` or `class_names` give their number.
-    `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
-    sources that need no fit. The division is fixed: it does not depend on the seed of an assessment.
+    If the labels do not show all classes, `classes` or `class_names` state their number. `shares`
+    are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
+    sources that need no fit. The division is fixed: it does not depend on the seed of an
+    assessment.
     """
     notes: tuple[str, ...] = ()
     if input_range is None and task is None:
@@ -87,11 +88,11 @@ def from_arrays(
 
 @functools.cache
 def load_digits() -> Data:
-    """The 1,797 digits of scikit-learn `(1, 8, 8)`: 900 fit, 300 select and 597 evaluate inputs.
+    """Return the 1,797 digits of scikit-learn `(1, 8, 8)`: 900 fit, 300 select, 597 evaluate inputs.
 
     Reference: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    found = importlib.util.find_spec("sklearn")  # to import it would take as long as PyTorch
+    found = importlib.util.find_spec("sklearn")  # importing it takes as long as PyTorch
     assert found is not None  # nppr depends on it
     assert found.submodule_search_locations is not None
     path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")

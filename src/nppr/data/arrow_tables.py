@@ -4,10 +4,10 @@
     data/train-00000-of-00002.parquet  data/train-00001-of-00002.parquet  data/test-...
     train/0000.parquet  test/0000.parquet
 
-A table has a column of images, encoded as `{bytes, path}` or as plain bytes, and a column of labels.
-The schema's metadata name these columns and the classes; without them, the column types decide. Encoded
-images of Parquet files stay in memory; the Arrow files of `datasets` are mapped, not read. A row may
-name a file instead, which must be in the folder of the data.
+A table has a column of images, encoded as `{bytes, path}` or as plain bytes, and a column of
+labels. The schema's metadata name these columns and the classes; without metadata, the column types
+decide. Encoded images of Parquet files stay in memory; the Arrow files of `datasets` are
+memory-mapped. A row may name a file instead, which must be in the folder of the data.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class ArrowImages(EncodedImages):
-    """Encoded images of a column; if a row has a path only, the file of that name is read.
+    """Encoded images of a column; if a row has only a path, that file is read.
 
-    The file must be in `folder`; without one, rows must hold their images.
+    The file must be in `folder`; without a folder, rows must contain their images.
     """
 
     column: Sequence[Any]
@@ -85,7 +85,7 @@ class ArrowImages(EncodedImages):
 
 
 def open_parquet(files: Files) -> SplitReaders:
-    """Open one Parquet file, or all that a folder contains at any depth."""
+    """Open one Parquet file, or all Parquet files in a folder at any depth."""
     import_extra("pyarrow", "parquet")
     root = files.path
     shards: dict[str, list[Path]] = {}
@@ -98,7 +98,7 @@ def open_parquet(files: Files) -> SplitReaders:
 
 
 def _parquets(files: Files) -> list[str]:
-    """Return the names of the Parquet files in a folder; in an archive they cannot be read in place."""
+    """Return the names of the Parquet files in a folder; those in archives cannot be read."""
     found = [name for name in files.names if name.endswith(".parquet")]
     return found if isinstance(files, FolderFiles) else []
 
@@ -194,7 +194,7 @@ def _folder_of(name: str, dataset: Any) -> Path | None:
 
 @contextmanager
 def _without_progress_bars(library: Any) -> Iterator[None]:
-    """Turn off the progress bars of `datasets` meanwhile."""
+    """Turn off the progress bars of `datasets` temporarily."""
     enabled = not library.are_progress_bars_disabled()
     library.disable_progress_bars()
     try:
@@ -231,7 +231,7 @@ def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | 
 
 
 def _read_features(schema: Any) -> dict[str, dict[str, Any]]:
-    """Return what the metadata of Hugging Face record about each column; empty without metadata."""
+    """Return the record of each column in the Hugging Face metadata; empty without metadata."""
     content = (schema.metadata or {}).get(b"huggingface")
     if content is None:
         return {}

@@ -1,9 +1,9 @@
-"""CIFAR-10 and CIFAR-100 in the layout of their python versions, which are pickles.
+"""CIFAR-10 and CIFAR-100 in the layout of their Python versions, which are pickles.
 
-A pickle is a program. These are read without running anything in them: they may build numbers, strings,
-lists, dictionaries and numpy arrays; every other name is refused before it is called. Even numpy is not
-called by the pickle: stand-ins record the shape, type and bytes of an array, which is made here once
-they agree with each other.
+A pickle is a program, but nothing in these is executed: they may build numbers, strings, lists,
+dictionaries and numpy arrays, and every other name is refused before it is called. The pickle does
+not even call numpy: placeholders record the shape, type and bytes of an array, which is created
+here after a check that they agree.
 
 Reference: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
 """
@@ -34,12 +34,12 @@ SHAPE = (3, 32, 32)
 NUMBER_TYPES = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
 MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
 MOST_STEPS = 4_000_000
-"""CIFAR's pickles have up to 400,000. A step of two bytes can make an object of forty."""
+"""CIFAR's pickles have up to 400,000 steps. A step of two bytes can make an object of forty."""
 
 
 @dataclass(frozen=True)
 class CifarFiles:
-    """The files of one of the two data sets, and the keys of their contents."""
+    """The files of CIFAR-10 or CIFAR-100, and the keys of their contents."""
 
     meta: str
     class_names: str
@@ -48,7 +48,7 @@ class CifarFiles:
 
     @property
     def members(self) -> frozenset[str]:
-        """Names of all files."""
+        """The names of all files."""
         return frozenset({self.meta}.union(*self.splits.values()))
 
 
@@ -78,7 +78,7 @@ def _find_files(folder: str, names: Set[str]) -> CifarFiles | None:
 
 
 def _open(files: Files) -> SplitReaders:
-    """Images `(3, 32, 32)`, kept as 8-bit pixels; CIFAR-100 with its 100 fine labels."""
+    """Open images `(3, 32, 32)`, kept as 8-bit pixels; CIFAR-100 has its 100 fine labels."""
     layout = _find_files(files.prefix, set(files.names)) or CIFAR_100
     return {split: functools.partial(_read_split, files, layout, split) for split in layout.splits}
 
@@ -93,7 +93,7 @@ def _read_split(files: Files, layout: CifarFiles, split: str) -> Labelled:
 
 
 def _read_batch(files: Files, member: str, key: str) -> tuple[NDArray[np.uint8], IntArray]:
-    """Pixels `(N, 3, 32, 32)` and labels `(N,)` of one file."""
+    """Return pixels `(N, 3, 32, 32)` and labels `(N,)` of one file."""
     where = files.where(member)
     batch = read_pickle(files.read(member, CIFAR_PICKLE_LIMIT), where)
     pixels = _field(batch, "data", np.ndarray, where)
@@ -148,7 +148,7 @@ def text(value: object) -> str:
 
 
 class _Type:
-    """Stands in for `numpy.dtype`: its code, such as u1, and its byte order."""
+    """Placeholder for `numpy.dtype`: its code, such as u1, and its byte order."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.code = text(code).lstrip("|<>=")
@@ -164,7 +164,7 @@ class _Type:
 
 
 class _Array:
-    """Stands in for `numpy.ndarray`: its shape, type, memory order and bytes."""
+    """Placeholder for `numpy.ndarray`: its shape, type, memory order and bytes."""
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         *_, self.shape, self.type, self.columns_first, self.content = state
@@ -210,9 +210,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check_program(content: bytes) -> None:
-    """Walk the pickle without running it: its sizes must fit and it must end where the file ends.
+    """Check, without running the pickle, that its sizes fit and that it ends at the end of the file.
 
-    A damaged memo number would otherwise make the unpickler take memory for all numbers below it.
+    A damaged memo number would otherwise make the unpickler allocate memory for all numbers below
+    it.
     """
     end = 0
     for step, (opcode, argument, position) in enumerate(pickletools.genops(content)):

@@ -1,4 +1,4 @@
-"""Convert arrays and labels as people have them if that is unambiguous; else refuse them with the fix.
+"""Convert arrays and labels in common forms if that is unambiguous; otherwise explain the fix.
 
 Every conversion is noted (`Data.notes`), on the console and in the report.
 """
@@ -23,7 +23,7 @@ from nppr.system.bounded import CLASS_NAMES_LIMIT, OversizeError, read_text
 from nppr.system.specs import MOST_CLASSES
 
 ClassOrder = Sequence[str] | Mapping[str, int]
-"""The classes in the order of the classifier's outputs, or the output of each."""
+"""The classes in the order of the classifier's outputs, or the output number of each class."""
 
 COLOURS = (1, 3)
 """Numbers of channels that the last axis of an image may have; an axis of 2 or 4 is ambiguous."""
@@ -33,7 +33,7 @@ SHOWN_CLASSES = 5
 
 @dataclass(frozen=True)
 class Converted:
-    """Images and labels as the library takes them, with notes on their conversion."""
+    """Images and labels in the form that the library uses, with notes on their conversion."""
 
     images: Tensor
     labels: NDArray[Any]
@@ -42,7 +42,7 @@ class Converted:
 
 
 def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Converted:
-    """Divide 8-bit images by 255, move channels to the front, number words in sorted order.
+    """Divide 8-bit images by 255, move channels to the front, and number words in sorted order.
 
     >>> made = convert_arrays(np.zeros((2, 8, 8, 3), np.uint8), ["dog", "cat"])
     >>> tuple(made.images.shape), made.labels.tolist(), made.class_names
@@ -72,7 +72,7 @@ def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Co
 
 
 def sorted_note(names: Sequence[str]) -> str:
-    """Return the note on classes that were numbered by their names."""
+    """Return the note about classes that were numbered by their names."""
     return f"classes: words in sorted order, {_numbered(names)}; for another order: class-order"
 
 
@@ -82,7 +82,7 @@ def _numbered(names: Sequence[str]) -> str:
 
 
 def to_tensor(images: Tensor | ArrayLike) -> Tensor:
-    """Return a tensor of the numbers; `DataError` if PyTorch does not have their type."""
+    """Return the numbers as a tensor; raise `DataError` if PyTorch does not support their type."""
     try:
         return torch.as_tensor(images).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -94,7 +94,7 @@ def to_tensor(images: Tensor | ArrayLike) -> Tensor:
 
 
 def _channels_first(x: Tensor, notes: list[str]) -> Tensor:
-    """Move channels from the last to the second axis, if the shape can mean nothing else."""
+    """Move channels from the last to the second axis, if the shape allows no other reading."""
     _, first, second, last = x.shape
     if first <= 4 or last > 4:
         return x
@@ -114,9 +114,9 @@ def _shape(x: Tensor) -> str:
 
 
 def fit_classes(data: Data, outputs: int) -> Data:
-    """Bring the data to the classes of a classifier with this many outputs, if that is unambiguous.
+    """Fit the data to a classifier with this many outputs, if that is unambiguous.
 
-    Labels that show only some of the classes are a subset; labels 1..N of N outputs begin at 1.
+    Labels may show only some of the classes; labels 1..N for N outputs are numbered from 0.
     """
     if outputs == data.classes or data.task is not None:
         return data
@@ -143,7 +143,7 @@ def fit_classes(data: Data, outputs: int) -> Data:
 
 
 def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
-    """Give every class the place that its name has in `order`, or in the file of it.
+    """Number every class by the position of its name in `order`, or in that file.
 
     The order may name classes that the data do not have.
     """
@@ -163,7 +163,7 @@ def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
 
 
 def read_class_order(path: str | Path) -> ClassOrder:
-    """Read class names: a text file with a line for each output, or JSON, a list or name to number."""
+    """Read class names from a text file with one line per output, or from JSON: a list or a mapping."""
     try:
         text = read_text(path, CLASS_NAMES_LIMIT)
     except (OSError, ValueError, OversizeError) as error:  # also of a path that no file can have
@@ -187,7 +187,7 @@ def read_class_order(path: str | Path) -> ClassOrder:
 
 
 def _by_output(order: Mapping[str, int]) -> list[str]:
-    """Return the names by output; an output without a name is called by its number."""
+    """Return the names by output; an output without a name gets its number."""
     outputs = list(order.values())
     whole = all(type(each) is int and 0 <= each < MOST_CLASSES for each in outputs)
     if not whole or len(set(outputs)) < len(outputs):
@@ -200,7 +200,7 @@ def _by_output(order: Mapping[str, int]) -> list[str]:
 
 
 def _ordered(order: ClassOrder) -> tuple[str, ...]:
-    """Return the names by output, and require that every name occurs once."""
+    """Return the names by output; raise `SpecError` unless every name occurs once."""
     names = tuple(_by_output(order) if isinstance(order, Mapping) else order)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -220,7 +220,7 @@ def _is_numbered(data: Data) -> bool:
 
 
 def _renumber(data: Data, numbers: Mapping[int, int], names: tuple[str, ...], note: str) -> Data:
-    """Give the classes other numbers."""
+    """Change the numbers of the classes."""
     table: IntArray = np.array([numbers.get(old, 0) for old in range(data.classes)], dtype=np.int64)
     return data.with_splits(
         lambda each: replace(each, labels=table[each.labels]),

@@ -1,4 +1,4 @@
-"""Data formats: how data sets of one format are found and opened. `nppr.formats` lists them all."""
+"""Data formats: how to find and open data sets of one format. `nppr.formats` lists them all."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from nppr.data.file_trees import Files
 from nppr.data.splits import Labelled
 
 SplitReaders = Mapping[str, Callable[[], Labelled]]
-"""A data set's own splits by name, read when they are called: splits that are not used are not read."""
+"""A data set's own splits by name, as functions that read them: unused splits are not read."""
 
 
 @dataclass(frozen=True)
 class DataFormat:
-    """How the data sets of one format are found and opened.
+    """How to find and open the data sets of one format.
 
-    title        what messages call the format
-    open_splits  opens the splits of the data set in a tree of files
-    find         finds the folders of a tree that hold such a data set, as prefixes of names
-    is_fallback  whether the format is tried only if no other is found
-    suffixes     ends of the names of single files, opened as a tree whose `path` is the file
-    members      names of the files to take from a `.tar.gz`, which is read in one pass
-    open_arrays  opens the splits of a single file as arrays of any shape, whose range the user states
-    open_name    opens the splits of a data set that has a name behind a prefix, and no path
+    title        name of the format in messages open_splits  opens the splits of the data set in a
+    tree of files find         finds the folders of a tree that contain such a data set, as prefixes
+    of names is_fallback  whether the format is tried only if no other is found suffixes     ends of
+    the names of single files, opened as a tree whose `path` is the file members      names of the
+    files to take from a `.tar.gz`, which is read in one pass open_arrays  opens the splits of a
+    single file as arrays of any shape, whose range the user states open_name    opens the splits of
+    a data set that has a name after a prefix, and no path
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Load data: from a name, a path, arrays or a `Dataset` to a `Data` object."""
+"""Load a `Data` object from a name, a path, arrays or a `Dataset`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ DataSpec = (
 )
 
 Found = tuple[DataFormat, Callable[[], SplitReaders]]
-"""A format, and a function that opens the splits of a data set of it."""
+"""A format, and a function that opens the splits of a data set in that format."""
 
 logger = logging.getLogger(__name__)
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
 MOST_SIDE = 4_096
-"""Per side, to which images are resized."""
+"""Largest side in pixels to which images can be resized."""
 
 
 def load_data(
@@ -57,8 +57,8 @@ def load_data(
     """Load data from a name, a file or folder, `hf:NAME`, a pair of arrays, a Dataset or `Data`.
 
     If the data set has several splits, `split` names the one to evaluate. `resize` makes all images
-    that many pixels high and wide. With an `input_range`, arrays in memory and in a `.npz` may have any
-    shape. A `task` judges the answers to a pair `(inputs, targets)`.
+    that many pixels high and wide. With an `input_range`, arrays in memory and in a `.npz` may have
+    any shape. A `task` judges the answers to a pair `(inputs, targets)`.
 
     >>> load_data("digits").classes
     10
@@ -117,7 +117,7 @@ def _load_object(
 def _load_stored(
     spec: str | Path, split: str | None, resize: int | None, input_range: RangeSpec | None
 ) -> Data:
-    """Load data that have a prefix, or of a file or folder."""
+    """Load data from a name with a prefix, or from a file or folder."""
     require_data(spec)
     if (prefix := prefix_of(str(spec), DATA_FORMATS)) is not None:
         name, (form, opened) = str(spec), _find_name(prefix, str(spec), input_range)
@@ -138,7 +138,7 @@ def _load_stored(
 
 
 def _find_name(prefix: str, spec: str, input_range: RangeSpec | None) -> Found:
-    """Find data that have no path, such as a data set of a hub."""
+    """Find data without a path, such as a data set of a hub."""
     form: DataFormat = DATA_FORMATS[prefix]
     if form.open_name is None:
         raise DataError(f"`data` must be a file or folder of {form.title}, got {spec!r}.")
@@ -148,7 +148,7 @@ def _find_name(prefix: str, spec: str, input_range: RangeSpec | None) -> Found:
 
 
 def _find_arrays(path: Path) -> Found:
-    """Find a file whose arrays have any shape and a range that the user states."""
+    """Find a file with arrays of any shape, whose range the user states."""
     for form in _formats():
         if form.open_arrays is not None and path.name.lower().endswith(form.suffixes):
             return form, partial(form.open_arrays, FolderFiles(path, ("",)))
@@ -166,7 +166,7 @@ def _refused_range(got: str) -> SpecError:
 def _laid_out(
     splits: dict[str, Labelled], input_range: RangeSpec
 ) -> tuple[dict[str, Labelled], Layout]:
-    """Return stored arrays with a stated range, and the layout that all of them have."""
+    """Return stored arrays with a stated range, and their common layout."""
     found = {}
     for own, split in splits.items():
         assert isinstance(split.images, StoredImages)
@@ -180,7 +180,7 @@ def _laid_out(
 
 
 def _find_path(path: Path) -> Found:
-    """Find the data set in a folder or file, whose name or files show the format."""
+    """Find the data set in a folder or file; its name or its files determine the format."""
     if path.is_dir():
         return _find_tree(FolderFiles.of(path))
     name = path.name.lower()
@@ -217,7 +217,7 @@ def _find_tree(files: Files) -> Found:
 
 
 def _find(form: DataFormat, files: Files) -> Sequence[str]:
-    """Find data sets of a format; a package that fails here finds none, with a warning."""
+    """Find data sets of a format; if a package fails, warn and find none."""
     try:
         with DATA_FORMATS.guarded(form):
             return form.find(files)
@@ -227,7 +227,7 @@ def _find(form: DataFormat, files: Files) -> Sequence[str]:
 
 
 def _formats() -> list[DataFormat]:
-    """Return the formats that can be used; a package that fails is left out with a warning."""
+    """Return the usable formats; warn about packages that fail."""
     return list(DATA_FORMATS.values())
 
 

@@ -26,15 +26,15 @@ PROBE_INPUTS = 64
 
 
 class Images(Protocol):
-    """An image set that is read by position, so that it need not fit into memory."""
+    """A set of images that is read by position, so it need not fit into memory."""
 
     def __len__(self) -> int: ...
 
     def load(self, positions: IntArray) -> Tensor:
-        """The images at these positions as floats in [0, 1], `(B, C, H, W)`."""
+        """Return the images at these positions as floats in [0, 1], `(B, C, H, W)`."""
 
     def digest(self, position: int) -> bytes:
-        """A hash of the image as it is stored, so that identical images are found without decoding."""
+        """Return a hash of the stored image, which finds identical images without decoding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Split(Generic[S]):
     """The inputs of one split.
 
     `indices` are positions in the image set and key the random draws of an input; `labels` has one
-    label for each of them.
+    label for each.
     """
 
     kind: type[S]
@@ -75,7 +75,7 @@ class Split(Generic[S]):
         return replace(self, indices=self.indices[keep], labels=self.labels[keep])
 
     def fingerprint(self) -> str:
-        """A hash of the indices, the labels and all the images of the split."""
+        """Return a hash of the indices, the labels and all images of the split."""
         digest = hashlib.sha256()
         digest.update(self.indices.tobytes())
         digest.update(self.labels.tobytes())
@@ -90,9 +90,9 @@ class Split(Generic[S]):
 class Data:
     """A data set with its three disjoint splits.
 
-    `layout` is the shape and range of inputs that are not images in [0, 1]. `task` says what a correct
-    answer is, if it is not the label. `split` and `resize` are the arguments the data were loaded with.
-    `slices` has a value for every image of the set that is evaluated, by column
+    `layout` is the shape and range of inputs that are not images in [0, 1]. `task` defines a
+    correct answer, if it is not the label. `split` and `resize` are the arguments with which the
+    data were loaded. `slices` has, by column, a value for every image of the evaluated set
     (`nppr.data.with_slices`).
     """
 
@@ -105,7 +105,7 @@ class Data:
     resize: int | None = None
     slices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """Conversions that were made when the data were loaded."""
+    """Conversions made when the data were loaded."""
     layout: Layout | None = None
     task: Task | None = None
 
@@ -134,22 +134,22 @@ class Data:
 
     @property
     def classes(self) -> int:
-        """Number of classes; 1 if the targets are not classes."""
+        """The number of classes; 1 if the targets are not classes."""
         return len(self.class_names)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape (C, H, W) of an image."""
+        """The shape (C, H, W) of an image."""
         x, _ = self.evaluate.batch(np.arange(1))
         return tuple(x.shape[1:])
 
     def with_splits(self, change: Callable[[Split[Any]], Split[Any]], **others: Any) -> Data:
-        """Return the data with a change of each split, and other fields."""
+        """Return the data with every split changed, and with other fields replaced."""
         fit, select, evaluate = map(change, self.splits)
         return replace(self, fit=fit, select=select, evaluate=evaluate, **others)
 
     def with_classes(self, classes: int) -> Data:
-        """Add classes that the labels do not show; they are named by their number."""
+        """Return the data with classes added that the labels do not show, named by their numbers."""
         if classes < self.classes:
             raise DataError(
                 f"`classes` must be at least the {self.classes} of {self.name!r}, got {classes}."
@@ -175,7 +175,7 @@ class Data:
 
 
 def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray:
-    """Return positions in an order of which every prefix has nearly the class shares of the whole.
+    """Return an order of positions; each prefix has nearly the class shares of the whole.
 
     Within a class, inputs are ranked by a hash of (seed, dataset index), which is the same on every
     machine and with every library; the input of rank r among n is placed at (r + 1/2) / n.
@@ -200,7 +200,7 @@ def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
     """Count, for each pair of splits, the inputs of the second that are also in the first.
 
-    Images are identical when their stored bytes are; nothing is decoded.
+    Images are identical if their stored bytes are; nothing is decoded.
 
     >>> from nppr.data import load_data
     >>> overlaps(load_data("digits"))
@@ -219,14 +219,14 @@ def overlaps(data: Data) -> dict[tuple[str, str], int]:
 def short_digests(split: Split[SplitKind]) -> IntArray:
     """Return a number for every image of a split, equal for equal images, `(N,)`.
 
-    Different images share one with a probability of about 2^-64.
+    Different images share a number with a probability of about 2^-64.
     """
     found = b"".join(split.images.digest(index)[:8] for index in split.indices.tolist())
     return np.frombuffer(found, dtype=np.int64)
 
 
 def content_hash(content: bytes) -> bytes:
-    """16 bytes, equal for different contents with a probability of about 2^-128."""
+    """Return a hash of 16 bytes; two contents share one with a probability of about 2^-128."""
     return hashlib.blake2b(content, digest_size=16).digest()
 
 

@@ -1,9 +1,9 @@
-"""Trees of named files from elsewhere: in a folder, a zip or a tar archive, read one at a time.
+"""Trees of named files in a folder, a zip or a tar archive, read one at a time.
 
-Names are relative, with forward slashes, and sorted, so that a data set is recognised and read in the
-same way however it is stored. Hidden files and the files that macOS adds to archives are left out.
-Every read is bounded, takes regular files only and stays within the folder. Every error of a decoder
-becomes a `DataError` of one line.
+Names are relative, with forward slashes, and sorted, so a data set is recognised and read in the
+same way for every kind of storage. Hidden files and files that macOS adds to archives are left out.
+Every read is bounded, accepts regular files only and stays within the folder. Every error of a
+decoder becomes a one-line `DataError`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and bytes of a name that are not text."""
 
 MOST_MEMBERS = 1000
-"""A tar archive of CIFAR has ten; `tarfile` keeps the headers of all of them."""
+"""CIFAR's tar archives have ten members; `tarfile` keeps all headers in memory."""
 
 HEADERS = 1 << 16
-"""Bytes that the headers of one tar member may take: `tarfile` reads names of any length whole."""
+"""Largest size in bytes of the headers of a tar member: `tarfile` reads names of any length at once."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str, limit: Limit) -> bytes:
-        """Read one file; `DataError` if it is missing or larger than the limit."""
+        """Read one file; raise `DataError` if it is missing or larger than the limit."""
 
     @abstractmethod
     def stored_size(self, name: str) -> int:
-        """Return the number of bytes that the file takes as it is stored, compressed or not."""
+        """Return the stored size of the file in bytes, compressed or not."""
 
     def where(self, name: str) -> str:
         """Return the name of the file for messages."""
@@ -72,7 +72,7 @@ class Files(ABC):
         return f"{self.path}: member {member}" if member else str(self.path)
 
     def below(self, prefix: str) -> Self:
-        """Return the files whose names start with `prefix`, which their new names leave out."""
+        """Return the files whose names start with `prefix`, which is removed from their names."""
         names = tuple(
             name[len(prefix) :] for name in self.names if name.startswith(prefix) and name != prefix
         )
@@ -80,11 +80,11 @@ class Files(ABC):
 
 
 class FolderFiles(Files):
-    """Files of a folder."""
+    """The files of a folder."""
 
     @classmethod
     def of(cls, path: Path) -> FolderFiles:
-        """List all files of a folder; links to folders inside it are followed, each folder once."""
+        """List all files of a folder; follow links to folders inside it, each folder once."""
         found: list[str] = []
         entered = {Path(os.path.realpath(path))}
         with reading(str(path)):
@@ -104,7 +104,7 @@ class FolderFiles(Files):
             return require_regular(self.place(name)).st_size
 
     def place(self, name: str) -> Path:
-        """Return the path of a file, links followed; `DataError` if they lead out of the folder."""
+        """Return the path of a file, links resolved; raise `DataError` if it is outside the folder."""
         return place_inside(self.path, self.prefix + name, self.where(name))
 
     def where(self, name: str) -> str:
@@ -112,7 +112,7 @@ class FolderFiles(Files):
 
 
 class ZipFiles(Files):
-    """Members of a zip archive, decompressed as they are read."""
+    """The members of a zip archive, decompressed when they are read."""
 
     @classmethod
     def of(cls, path: Path) -> ZipFiles:
@@ -136,13 +136,13 @@ class ZipFiles(Files):
 
 @dataclass(frozen=True)
 class TarFiles(Files):
-    """Members of a `.tar.gz`, read in one pass: compressed archives cannot be read out of order."""
+    """The members of a `.tar.gz`, read in one pass because it cannot be read out of order."""
 
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path, wanted: Collection[str]) -> TarFiles:
-        """Read the members whose last name is in `wanted`, and check the archive to its end."""
+        """Read the members whose file name is in `wanted`, and check the archive to its end."""
         check_magic(path, GZIP_MAGIC, "a gzip-compressed tar archive")
         contents: dict[str, bytes] = {}
         last = "the start"
@@ -160,7 +160,7 @@ class TarFiles(Files):
                         contents[member.name.removeprefix("./")] = stream.extract(archive, member)
                     stream.left = HEADERS
                 stream.finish()
-        except Exception as error:  # only now is it known which member it was
+        except Exception as error:  # only here is the failing member known
             with reading(f"{path}, at {last}"):
                 raise error
         return cls(path, _visible(contents), contents=contents)
@@ -178,7 +178,7 @@ class TarFiles(Files):
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """A stream that fails if it is asked for more than `left` bytes."""
+    """A stream that fails if more than `left` bytes are requested."""
 
     left = HEADERS
 
@@ -199,7 +199,7 @@ class _BoundedGzip(gzip.GzipFile):
         return content
 
     def finish(self) -> None:
-        """Read the rest without keeping it: the checksum comes last."""
+        """Read the rest without keeping it, to verify the checksum at the end."""
         self.left = CHUNK_BYTES
         while self.read(CHUNK_BYTES):
             self.left = CHUNK_BYTES
@@ -227,7 +227,7 @@ def _to_enter(root: Path, inner: Path, children: list[str], entered: set[Path]) 
 
 
 def place_inside(folder: Path, name: str, where: str) -> Path:
-    """Return the path of a file that data name, links followed; `DataError` outside their folder.
+    """Return the path of a file that the data name, links resolved; raise `DataError` outside `folder`.
 
     Otherwise the author of the data could have any image of this machine copied into a report.
     """
@@ -243,9 +243,10 @@ def place_inside(folder: Path, name: str, where: str) -> Path:
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
-    """Open an archive, and keep it open because its directory takes long to read.
+    """Open an archive, and keep it open because reading its directory takes long.
 
-    A forked process must not share the file's position with its parent, hence the process number.
+    A forked process must not share the file's position with its parent, so the process number is a
+    key.
     """
     status = require_regular(path)
     return _kept_zip(path, status.st_mtime_ns, status.st_size, os.getpid())
@@ -260,9 +261,9 @@ def _kept_zip(path: Path, modified: int, size: int, process: int) -> zipfile.Zip
 def reading(where: str, advice: str = DAMAGED) -> Iterator[None]:
     """Turn every failure inside the block into a `DataError` that names `where`.
 
-    Decoders of damaged files raise almost anything (zlib's own errors, `struct.error`, `IndexError`,
-    `MemoryError`, ...), so this catches all of it. Errors of the operating system, such as a missing
-    permission, are passed on without the advice.
+    Decoders of damaged files raise almost anything (zlib's own errors, `struct.error`,
+    `IndexError`, `MemoryError`, ...), so this catches everything. Errors of the operating system,
+    such as a missing permission, are passed on without the advice.
     """
     try:
         yield
@@ -293,12 +294,12 @@ def check_magic(path: Path, magic: bytes, kind: str) -> None:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names from a file that may be damaged to one line of limited length."""
+    """Join names from a file, which may be damaged, to one line of limited length."""
     return " ".join(", ".join(names).split())[:REASON_LENGTH]
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Import an optional module; `DataError` names the extra that installs it."""
+    """Import an optional module; raise a `DataError` that names the extra if it is missing."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

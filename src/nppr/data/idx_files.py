@@ -25,13 +25,13 @@ from nppr.system.bounded import LABELS_LIMIT, Limit, array_limit, read_up_to
 
 NAME = re.compile(r"(train|t10k|test|val|validation)-(images|labels)[-.]idx[13]-ubyte(\.gz)?")
 GZIP_GROWTH = 1032
-"""Most bytes that gzip can make of one byte: a header that announces more is damaged."""
+"""Most bytes that gzip can make of one byte; a header that announces more is damaged."""
 
 UNSIGNED_BYTE = 8
 
 
 def _open(files: Files) -> SplitReaders:
-    """Grey images `(1, H, W)`, kept as 8-bit pixels; the t10k files are the split named test."""
+    """Open grey images `(1, H, W)`, kept as 8-bit pixels; the t10k files form the split named test."""
     found: dict[str, dict[str, str]] = {}
     for name in files.names:
         match = NAME.fullmatch(name)

@@ -1,4 +1,4 @@
-"""An image folder: one folder per class, below a folder per split or not.
+"""An image folder: one folder per class, optionally below one folder per split.
 
     root/<class>/*                               one split
     root/train/<class>/*  root/test/<class>/*    splits named train, test, val, ...
@@ -22,7 +22,7 @@ Listing = list[tuple[str, str]]
 
 
 def _open(files: Files) -> SplitReaders:
-    """Images of all depths below a class folder; a class folder without images is an error."""
+    """Open images at all depths below class folders; a class folder without images is an error."""
     listings = _list_splits(files.names)
     classes = {class_name for listing in listings.values() for _, class_name in listing}
     _check_folders(files, listings)
@@ -43,7 +43,7 @@ def _open(files: Files) -> SplitReaders:
 
 
 def _list_splits(names: Iterable[str]) -> dict[str, Listing]:
-    """The images of each split; names of split folders decide the layout."""
+    """Return the images of each split; names of split folders determine the layout."""
     paths = [(name, name.split("/")) for name in names if is_image(name)]
     if not any(len(path) > 2 and path[0] in TRAIN + HELD_OUT for _, path in paths):
         return {ONLY_SPLIT: [(name, path[0]) for name, path in paths if len(path) > 1]}

@@ -1,6 +1,6 @@
-"""The image sets behind a split: arrays in memory and encoded files, resized as they are loaded.
+"""Image sets behind a split: arrays in memory and encoded files, resized when they are loaded.
 
-All images of a data set have one frame (channels, height, width), which its first image sets.
+All images of a data set have one frame (channels, height, width), which its first image determines.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""Formats that pillow decodes by itself; for others it starts programs, or they hold no photographs."""
+"""Formats that pillow decodes by itself; it runs programs for others, or they hold no photographs."""
 
 MOST_PIXELS = 1 << 26
-"""8192 x 8192. A few kilobytes can announce any number, and a pixel takes 20 bytes while decoded."""
+"""8192 x 8192. A few kilobytes can announce any number, and decoding takes 20 bytes per pixel."""
 
 _TOO_LONG = " Convert them: x.astype(numpy.float32)."
 
@@ -44,9 +44,9 @@ WIDE = ("F", "I")
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Images in memory, kept as they are stored: `(N, C, H, W)`, 8-bit or floats in [0, 1].
+    """Images in memory as they are stored: `(N, C, H, W)`, 8-bit or floats in [0, 1].
 
-    With a `layout` they are inputs `(N, *shape)` of any shape and range.
+    With a `layout`, they are inputs `(N, *shape)` of any shape and range.
     """
 
     array: NDArray[Any]
@@ -65,7 +65,7 @@ class StoredImages:
 
 @dataclass(frozen=True, eq=False)
 class ResizedImages:
-    """Images of another image set, resized as they are loaded."""
+    """Images of another image set, resized when they are loaded."""
 
     images: Images
     size: int
@@ -82,9 +82,10 @@ class ResizedImages:
 
 @dataclass(frozen=True)
 class Frame:
-    """The shape that all images of a data set are brought to, `(channels, height, width)`.
+    """The common shape of all images of a data set, `(channels, height, width)`.
 
-    The first image sets it; `resize` replaces height and width, and then any size is admitted.
+    The first image determines it; `resize` replaces height and width, and then any size is
+    accepted.
     """
 
     channels: int
@@ -101,9 +102,9 @@ class Frame:
             )
 
     def stack(self, images: Iterable[Tensor]) -> Tensor:
-        """Images `(C, H, W)`, 8-bit or floats, as one batch of floats `(B, C, H, W)` in [0, 1].
+        """Stack images `(C, H, W)`, 8-bit or floats, to floats `(B, C, H, W)` in [0, 1].
 
-        With `resize`, one image at a time is in memory at the size it is stored in.
+        With `resize`, only one image at a time is in memory at its stored size.
         """
         size = self.resize
         if size is not None:
@@ -116,24 +117,24 @@ class Frame:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EncodedImages(ABC):
-    """Encoded images (JPEG, PNG, ...), decoded as they are loaded; nothing decoded is kept."""
+    """Encoded images (JPEG, PNG, ...), decoded when they are loaded; nothing decoded is kept."""
 
     frame: Frame | None = None
-    """The frame of all images; None takes that of the first."""
+    """The frame of all images; None uses the frame of the first image."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def read(self, position: int) -> bytes:
-        """The bytes of one encoded image."""
+        """Return the bytes of one encoded image."""
 
     @abstractmethod
     def where(self, position: int) -> str:
-        """The name of the image in messages."""
+        """Return the name of the image for messages."""
 
     def first_frame(self, resize: int | None = None) -> Frame:
-        """The frame that the first image sets."""
+        """Return the frame that the first image determines."""
         with reading(self.where(0)):
             image = _open_image(self.read(0))
             return Frame(1 if image.mode in GREY else 3, image.height, image.width, resize)
@@ -155,7 +156,7 @@ class EncodedImages(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FileImages(EncodedImages):
-    """Encoded images that are files of a tree."""
+    """Encoded images stored as files of a tree."""
 
     files: Files
     names: Sequence[str]
@@ -171,7 +172,7 @@ class FileImages(EncodedImages):
 
 
 def in_one_frame(stored: Sequence[Images], resize: int | None) -> list[Images]:
-    """Return the image sets of a data set, resized; encoded images take the frame of the first one."""
+    """Return the image sets of a data set, resized; encoded images use the frame of the first one."""
     if isinstance(stored[0], EncodedImages):
         frame = stored[0].first_frame(resize)
         return [replace(each, frame=frame) for each in stored if isinstance(each, EncodedImages)]
@@ -179,7 +180,7 @@ def in_one_frame(stored: Sequence[Images], resize: int | None) -> list[Images]:
 
 
 def resize_data(data: Data, size: int | None) -> Data:
-    """Resize all images to `size` by `size` pixels; None leaves them as they are."""
+    """Resize all images to `size` by `size` pixels; None leaves them unchanged."""
     if size is None:
         return data
 
@@ -187,7 +188,7 @@ def resize_data(data: Data, size: int | None) -> Data:
 
 
 def to_size(x: Tensor, size: int) -> Tensor:
-    """Floats `(B, C, H, W)` to `(B, C, size, size)`: bilinear, antialiased when made smaller."""
+    """Resize floats `(B, C, H, W)` to `(B, C, size, size)`: bilinear, antialiased if made smaller."""
     if not len(x):
         return x.new_zeros(0, x.shape[1], size, size)
     if x.shape[-2:] == (size, size):
@@ -197,9 +198,10 @@ def to_size(x: Tensor, size: int) -> Tensor:
 
 
 def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
-    """`(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)` as a view `(N, C, H, W)`.
+    """View `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)` as `(N, C, H, W)`.
 
-    Channels are fewer than rows and columns, so they are the smaller of the second and the last axis.
+    There are fewer channels than rows and columns, so they are the smaller of the second and last
+    axis.
     """
     if pixels.dtype != np.uint8 and (pixels.dtype.kind != "f" or _is_long(pixels)):
         raise DataError(
@@ -227,7 +229,7 @@ def _to_unit(x: Tensor) -> Tensor:
 
 
 def is_image(name: str) -> bool:
-    """Whether a file is an image, by the end of its name."""
+    """Whether a file is an image, judged by its suffix."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -242,7 +244,7 @@ def decode(image: Image, channels: int) -> Tensor:
 
 
 def _open_image(content: bytes) -> Image:
-    """Open an image and check its size and its end; its pixels are not decoded yet."""
+    """Open an image and check its size and its end, without decoding its pixels."""
     import PIL.Image  # slow to import
 
     try:
@@ -264,7 +266,7 @@ def _open_image(content: bytes) -> Image:
 
 
 def _has_jpeg_end(content: bytes) -> bool:
-    """Whether an end marker follows the start of the scan; a thumbnail before it has another."""
+    """Whether an end marker follows the start of the scan; a thumbnail before it has its own marker."""
     at = 2
     while at + 4 <= len(content) and content[at] == 0xFF and content[at + 1] != 0xDA:
         at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
@@ -279,8 +281,8 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
     "PNG": lambda content: b"\0\0\0\0IEND\xaeB`\x82" in content,
     "WEBP": lambda content: int.from_bytes(content[4:8], "little") + 8 <= len(content),
 }
-"""Checks that an encoded image is complete, for formats that mark their end: pillow fills in silently
-what a short file lacks. Cameras and editors store data after the end, so bytes there are not damage."""
+"""Checks that an encoded image is complete, for formats that mark their end; pillow silently fills in
+missing content. Cameras and editors store data after the end, so bytes there are not damage."""
 
 
 def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> tuple[StoredImages, Layout]:

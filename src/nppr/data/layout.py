@@ -1,9 +1,9 @@
 """Inputs of any shape and range; the rest of the program sees them as images in [0, 1].
 
-    image   (C, H, W)   as it is
+    image   (C, H, W)   unchanged
     signal  (C, L)      -> (C, 1, L)
     table   (F,)        -> (F, 1, 1)
-    others  (A, ..., Z) -> (A, product of those between, Z)
+    others  (A, ..., Z) -> (A, product of the sizes between, Z)
 
 A budget is stated as a share of the range: a radius of 0.1 is 0.2 for values in [-1, 1].
 """
@@ -22,12 +22,12 @@ from torch import Tensor
 from nppr.errors import DataError, SpecError
 
 RangeSpec = str | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
-"""A text, or the lower and the upper ends: each one number, or one per feature."""
+"""A text, or the lower and the upper ends, each one number or one per feature."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of an input as the model takes it, and its range: one, or one per feature.
+    """The shape of an input for the model, and its range: one, or one per feature.
 
     >>> Layout((30,), (0.0,), (1.0,)).inner, Layout((2, 500), (-1.0,), (1.0,)).inner
     ((30, 1, 1), (2, 1, 500))
@@ -65,18 +65,18 @@ class Layout:
         return "of each feature"
 
     def to_unit(self, x: Tensor) -> Tensor:
-        """Inputs `(B, *shape)` as images `(B, C, H, W)` in [0, 1]."""
+        """Convert inputs `(B, *shape)` to images `(B, C, H, W)` in [0, 1]."""
         low, high = self._ends(x.double())
         return ((x.double() - low) / (high - low)).float().reshape(len(x), *self.inner)
 
     def from_unit(self, x: Tensor) -> Tensor:
-        """Images `(B, C, H, W)` in [0, 1] as inputs `(B, *shape)`."""
+        """Convert images `(B, C, H, W)` in [0, 1] to inputs `(B, *shape)`."""
         x = x.reshape(len(x), *self.shape)
         low, high = self._ends(x)
         return low + x * (high - low)
 
     def check(self, array: NDArray[Any], where: str) -> None:
-        """Raise `DataError` unless the range covers all inputs `(N, *shape)`, which are finite."""
+        """Raise `DataError` unless all inputs `(N, *shape)` are finite and in the range."""
         if not len(array):
             return
         others = (0, *range(2, array.ndim))
@@ -107,7 +107,7 @@ class Layout:
 
 
 def parse_range(given: RangeSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Parse lower and upper ends: `-1,1`, one pair per feature with `;` between them, or two sequences.
+    """Parse lower and upper ends: `-1,1`, one pair per feature separated by `;`, or two sequences.
 
     >>> parse_range("-1,1"), parse_range("0,1;0,10")
     (((-1.0,), (1.0,)), ((0.0, 0.0), (1.0, 10.0)))

@@ -1,7 +1,8 @@
 """Arrays in a `.npz`: `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test`.
 
-Images are 8-bit, or floats in [0, 1], `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`; with a stated
-range inputs have any shape and type of number. They stay in memory as they are stored.
+Images are 8-bit, or floats in [0, 1], with shape `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`;
+with a stated range, inputs may have any shape and type of number. They stay in memory as they are
+stored.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from nppr.errors import DataError
 from nppr.system.bounded import LABELS_LIMIT, array_limit, open_member, open_regular, read_up_to
 
 LONGEST_HEADER = 1 << 14
-"""Longest header in bytes. numpy reads a header of any length whole before it refuses a long one."""
+"""Longest header in bytes. numpy reads a header of any length before it refuses a long one."""
 
 
 @dataclass(frozen=True)
 class _Header:
-    """The shape and type that an array's header announces, and the length of the header in bytes."""
+    """The shape and type that an array's header announces, and the header's length in bytes."""
 
     shape: tuple[int, ...]
     columns_first: bool
@@ -45,17 +46,17 @@ class _Header:
 
     @property
     def size(self) -> int:
-        """Bytes of the array."""
+        """The size of the array in bytes."""
         return math.prod(self.shape) * self.kind.itemsize
 
 
 def _open(files: Files) -> SplitReaders:
-    """Open the splits of images that the file has; pickled objects in it are refused."""
+    """Open the splits of images in the file; pickled objects are refused."""
     return open_arrays(files, as_images=True)
 
 
 def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
-    """Open the splits that the file has, with arrays as they are stored or as images."""
+    """Open the splits in the file, with arrays as they are stored or as images."""
     path = files.path
     stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
     suffixes = [stem[1:] for stem in stems if stem == "x" or stem.startswith("x_")]
@@ -126,7 +127,7 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
             raise DataError(f"`data` must hold plain arrays, got pickled objects in {where}.")
         if any(size < 0 for size in shape):
             raise DataError(f"`data` must hold arrays with a size, got {shape} in {where}.")
-        with open_member(archive, member) as file:  # again: to seek would leave the checksum out
+        with open_member(archive, member) as file:  # again, because seeking would skip the checksum
             yield file, _Header(shape, columns_first, kind, start.tell())
 
 

@@ -1,10 +1,12 @@
-"""Parquet files read in batches of rows, so that a small file cannot take all memory.
+"""Parquet files read in batches of rows, so a small file cannot fill the memory.
 
-A column of a file is stored in pages. The header of a page states how many bytes the page unpacks to,
-and a value is never longer than its page. So the headers, read first, bound what a batch of rows takes.
-A dictionary can still repeat one long value in every row: batches are counted as they are read.
+A column of a file is stored in pages. The header of a page states the unpacked size of the page,
+and a value is never longer than its page. The headers are therefore read first, and bound the size
+of a batch of rows. A dictionary can still repeat one long value in every row, so batches are
+counted when read.
 
-Reference: Apache Parquet, file format, parquet.thrift; page headers are in Thrift's compact protocol.
+Reference: Apache Parquet, file format, parquet.thrift; page headers are in Thrift's compact
+protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ BATCH, MOST_ROWS = 64 * MIB, 1024
 """Most bytes and rows of a batch; Arrow cannot build a batch with more than 2 GiB of images."""
 
 ROW = 128
-"""Bytes that a row counts for beside its values, which become objects of Python."""
+"""Bytes counted for each row in addition to its values, which become Python objects."""
 
 BOOLS, BYTE, NUMBERS, DOUBLE, BINARY, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
 """Types of the compact protocol."""
@@ -33,11 +35,11 @@ UNPACKED, PACKED = 2, 3
 def read_columns(
     path: Path, names: Sequence[str] | None, limit: Limit, taken: int = 0
 ) -> tuple[dict[str, list[Any]], int]:
-    """Read these columns, or all, as Python values, and count the bytes taken together with `taken`."""
+    """Read these columns, or all, as Python values; return the bytes taken, added to `taken`."""
     parquet = import_extra("pyarrow.parquet", "parquet")
     with (
         open_regular(path) as stream,
-        # a buffer would keep what is read of the file until its end
+        # a buffer would keep everything read from the file until its end
         parquet.ParquetFile(
             path, page_checksum_verification=True, buffer_size=CHUNK_BYTES, pre_buffer=False
         ) as file,
@@ -61,7 +63,7 @@ def read_columns(
 
 
 def _widths(schema: Any, names: Sequence[str]) -> list[int]:
-    """Return the bytes of each value of a fixed width, which empty rows take too; lists are refused."""
+    """Return the width in bytes of fixed-width values, which also empty rows take; refuse lists."""
     columns = [schema.column(number) for number in range(len(schema.names))]
     columns = [column for column in columns if _is_among(column.path, names)]
     for column in columns:
@@ -83,7 +85,7 @@ def _size(value: Any) -> int:
 
 
 def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[int]:
-    """Return the bytes that each page of these columns unpacks to."""
+    """Return the unpacked size in bytes of each page of these columns."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [
@@ -95,7 +97,7 @@ def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[
 
 
 def _pages(stream: IO[bytes], column: Any) -> Iterator[int]:
-    """Read from their headers how many bytes the pages of a column of a row group unpack to."""
+    """Yield the unpacked sizes of a column's pages in a row group, from the page headers."""
     start = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
         start = column.dictionary_page_offset
@@ -111,7 +113,7 @@ def _pages(stream: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_struct(stream: IO[bytes]) -> dict[int, int]:
-    """Read the whole numbers of a Thrift struct by field, and skip everything else in it."""
+    """Return the whole numbers of a Thrift struct by field, and skip everything else in it."""
     found: dict[int, int] = {}
     field = 0
     while head := _byte(stream):
@@ -138,7 +140,7 @@ def _byte(stream: IO[bytes]) -> int:
 
 
 def _varint(stream: IO[bytes]) -> int:
-    """Read a number of seven bits a byte, the lowest first."""
+    """Read a number with seven bits per byte, lowest bits first."""
     found = 0
     for shift in range(0, 70, 7):
         byte = _byte(stream)
@@ -149,6 +151,6 @@ def _varint(stream: IO[bytes]) -> int:
 
 
 def _number(stream: IO[bytes]) -> int:
-    """Read a number with a sign: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ..."""
+    """Read a signed number: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ..."""
     found = _varint(stream)
     return (found >> 1) ^ -(found & 1)

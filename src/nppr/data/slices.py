@@ -1,7 +1,7 @@
-"""Slices of the inputs: columns beside the data, such as weather or camera, from a CSV or parquet file.
+"""Slices of the inputs: additional columns, such as weather or camera, from a CSV or parquet file.
 
-A file has a header and a line for every image of the set that is evaluated, in its order: the position
-of a line is the `index` in `per_input.csv`. The classes are a slice that every data set has.
+A file has a header and a line for every image of the evaluated set, in its order: the position of a
+line is the `index` in `per_input.csv`. The classes are a slice of every data set.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nppr.errors import DataError
 from nppr.system.bounded import COLUMNS_LIMIT, OversizeError, read_text
 
 CLASS = "class"
-"""The column of the classes."""
+"""Name of the column of classes."""
 
 EMPTY = "(empty)"
-"""The slice of inputs without a value."""
+"""Name of the slice of inputs without a value."""
 
 MOST_VALUES = 100
-"""Most different values of a column; more would leave few inputs in each."""
+"""Most different values in a column; more would leave few inputs for each."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Slice:
 
 
 def with_slices(data: Data, path: str | Path | None) -> Data:
-    """Add the slices of a file to the data; without a file they stay as they are."""
+    """Add the slices of a file to the data; without a file, return the data unchanged."""
     return data if path is None else replace(data, slices=read_slices(path, data))
 
 
 def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
-    """Read the columns of a file, with a value for every image of the set that is evaluated."""
+    """Read the columns of a file, which has a value for every image of the evaluated set."""
     path = Path(path)
     try:
         columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
@@ -78,7 +78,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
 
 
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:
-    """Return the slices of inputs at these positions of the image set, by column, the classes first."""
+    """Return the slices of inputs at these positions of the image set, by column, classes first."""
     found: dict[str, list[Slice]] = {}
     if data.classes > 1:
         names = enumerate(data.class_names)

@@ -1,8 +1,8 @@
-"""From a data set's own splits to the three of an assessment.
+"""Divide a data set's own splits into the three splits of an assessment.
 
-A data set's own train split is divided into fit and select (80 to 20); its test split is evaluated, or
-its validation split if it has no test split. A data set of one split is divided three ways (50, 20
-and 30). Every division is stratified by class and fixed: it depends on no seed of an assessment.
+A data set's own train split is divided into fit and select (80 to 20). Its test split is evaluated,
+or its validation split if it has no test split. A data set with one split is divided three ways
+(50, 20 and 30). Every division is stratified by class and fixed: it does not depend on a seed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ HELD_OUT = ("test", "testing", "val", "validation", "valid", "dev")
 """Names of a split to evaluate, in order of preference."""
 
 ONLY_SPLIT = "all"
-"""The name of the split of data that come in one."""
+"""Name of the split of data without separate splits."""
 
 THREE_WAY = (0.5, 0.2)
-"""Shares of fit and select if data come in one split."""
+"""Shares of fit and select for data with one split."""
 
 FIT_SHARE = 0.8
 SPLIT_SEED = 0
@@ -38,8 +38,8 @@ SPLIT_SEED = 0
 class Labelled:
     """N images and their labels: class numbers `(N,)`, or words.
 
-    `class_names` are given if the stored data name their classes. Words without them are numbered
-    in sorted order; numbers without them must be 0..C-1.
+    `class_names` are given if the stored data name their classes. Otherwise words are numbered in
+    sorted order, and numbers must be 0..C-1.
     """
 
     images: Images
@@ -72,7 +72,7 @@ def choose_splits(available: Iterable[str], split: str | None) -> tuple[str, ...
 
 
 def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = None) -> Data:
-    """Make data of one split, divided three ways, or of the train split and the split to evaluate."""
+    """Make data from one split, divided three ways, or from a train and an evaluation split."""
     for split, labelled in splits.items():
         counts = len(labelled.images), len(labelled.labels)
         if counts[0] != counts[1]:
@@ -108,9 +108,9 @@ def divide(
     shares: tuple[float, float] = THREE_WAY,
     targets: Tensor | None = None,
 ) -> Data:
-    """Divide images and labels into fit and select, and evaluate all that are held out.
+    """Divide images and labels into fit and select, and evaluate all held-out images.
 
-    If none are held out, `shares` go to fit and select, and evaluate takes the rest.
+    If none are held out, `shares` go to fit and select, and the rest to evaluate.
     """
     images, labels = learn
     if held_out is None:
@@ -129,9 +129,9 @@ def divide(
 
 
 def all_evaluated(data: Data) -> Data:
-    """Evaluate every input, so that none is left to fit on or to select with.
+    """Evaluate every input, leaving none for fit and select.
 
-    Data that came with a split to evaluate keep it.
+    Data with their own split to evaluate keep that split.
     """
     stored = [getattr(split.images, "images", split.images) for split in data.splits]  # unresized
     parts = [split for split, own in zip(data.splits, stored, strict=True) if own is stored[-1]]
@@ -174,7 +174,7 @@ def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray],
 
 
 def _name_numbers(labels: IntArray) -> tuple[str, ...]:
-    """Name the numbers from 0 to the largest, also those that do not occur."""
+    """Return names for the numbers from 0 to the largest, including those that do not occur."""
     if not 0 <= labels.min() <= labels.max() <= MOST_CLASSES:
         raise DataError(
             f"`labels` must be class numbers in 0..{MOST_CLASSES}, got {labels.min()}.."

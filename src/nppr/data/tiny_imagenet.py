@@ -6,8 +6,8 @@
     val/val_annotations.txt          file name, WordNet number and a box per line
     val/images/*.JPEG
 
-Classes are numbered in the sorted order of their WordNet numbers, as readers of image folders do, so
-that classifiers trained on the train folder keep their outputs.
+Classes are numbered in the sorted order of their WordNet numbers, as in readers of image folders,
+so classifiers trained on the train folder keep their outputs.
 """
 
 from __future__ import annotations

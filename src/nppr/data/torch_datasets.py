@@ -23,12 +23,12 @@ from nppr.errors import DataError
 from nppr.system.user_code import contain_exits
 
 REPEATED = 8
-"""Number of images that are read twice, to notice random augmentation."""
+"""Number of images that are read twice, to detect random augmentation."""
 
 
 @dataclass(frozen=True, eq=False)
 class DatasetImages:
-    """Images of a map-style data set, requested as they are needed."""
+    """Images of a map-style data set, requested when they are needed."""
 
     dataset: Dataset[Any]
     frame: Frame
@@ -44,16 +44,17 @@ class DatasetImages:
         return content_hash(self.row(position).contiguous().numpy().tobytes())
 
     def row(self, position: int) -> Tensor:
-        """One image `(C, H, W)`, 8-bit or floats."""
+        """Return one image `(C, H, W)`, 8-bit or floats."""
         return _fit_frame(_item(self.dataset, position)[0], self.frame, position)
 
 
 def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = None) -> Data:
-    """Read pairs (image, label); the data set of a loader is read in its order, without batches.
+    """Read pairs (image, label); a loader's data set is read in its order, without batches.
 
-    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. The labels of
-    a map-style data set take one pass over its images, which are not kept. A data set that can only be
-    iterated is kept in memory, in 8 bits if its images are 8-bit and not resized.
+    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. Reading
+    the labels of a map-style data set takes one pass over its images, which are not kept. A data
+    set that can only be iterated is kept in memory, in 8 bits if its images are 8-bit and not
+    resized.
     """
     dataset = source.dataset if isinstance(source, DataLoader) else source
     streamed = isinstance(dataset, IterableDataset)

@@ -1,4 +1,4 @@
-"""The doctor: what is examined, the flags it raises, and the grade they make."""
+"""The doctor: checks of a run, the flags they raise, and the grade that results."""
 
 from nppr.doctor.examine import examine
 from nppr.doctor.flags import audit_flags, effort_flags, flag, grade, number_flags, overlap_flags

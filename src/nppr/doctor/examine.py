@@ -24,7 +24,7 @@ def examine(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> tuple[Flag, ...]:
-    """All flags that need no source: of the splits, the model, and its clean answers."""
+    """Return all flags that need no source: flags of the splits, the model and its clean answers."""
     inputs = check_inputs(data)
     if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
         return (*overlap_flags(data), *inputs)
@@ -41,7 +41,7 @@ def examine(
 def examine_ready(
     ready: PreparedClassifier, data: Data, *, seed: int = 0, confidence: float = 0.95
 ) -> tuple[Flag, ...]:
-    """The same for a classifier that is prepared, on inputs in [0, 1]."""
+    """Return the same flags for a prepared classifier, on inputs in [0, 1]."""
     overlapping, found = overlap_flags(data), check_model(ready.original, data, seed=seed)
     everything = np.ones(len(data.evaluate), bool)
     clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)

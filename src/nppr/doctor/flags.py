@@ -1,11 +1,10 @@
-"""The warnings that a run can carry, each declared once, and the grade they make.
+"""All flags that a run can raise, each declared once, and the grade that they give.
 
 `docs/flags.md` explains each flag and what to do about it.
 
-A  nothing that matters: no flags, or information only
-B  notes: the numbers hold, with a restriction
-C  a warning: some number may be off in a known direction or is missing
-D  serious: some number does not mean what it states, or there is none
+A  no flags, or information only B  notes: the numbers hold, with a restriction C  a warning: a
+number may be off in a known direction or is missing D  serious: a number does not mean what it
+states, or there is none
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
 
 class Severity(StrEnum):
-    """How much a flag takes from the trust in a number, least first."""
+    """How much a flag reduces the trust in a number, least first."""
 
     INFORMATION = "information"
     NOTE = "note"
@@ -109,8 +108,8 @@ ATTACK_TOO_WEAK = _declare("attack-too-weak", _W,
 NPPR_ABOVE_PR = _declare("nppr-above-pr", _W,
     "the search stopped early; read the row '... (lowest of the set)', or raise --fit-calls")
 STARVED = _declare("starved", _W,
-    "so NPPR may be far too high; where calls are short raise --fit-calls, where inputs are give more"
-    " of them (of data in one split a fifth chooses the noise)")
+    "so NPPR may be far too high; raise --fit-calls, or provide more inputs (if the data are one"
+    " split, a fifth of them chooses the noise)")
 STILL_FALLING = _declare("still-falling", _W,
     "more calls would probably find worse, so NPPR may be too high; raise --fit-calls or"
     " --per-input-calls")
@@ -161,7 +160,7 @@ _BY_SEVERITY: Mapping[Severity, tuple[Direction, ...]] = {
 }
 LIMITS: Mapping[str, tuple[Direction, ...]] = {
     **{name: _BY_SEVERITY[severity] for name, severity in SEVERITY.items()},
-    # A number of a search or an attack may be too high: an upper bound of it stays valid.
+    # A number of a search or an attack may be too high, but it stays valid as an upper bound.
     **dict.fromkeys(
         (
             NOT_LOGITS, ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAILS,
@@ -170,15 +169,15 @@ LIMITS: Mapping[str, tuple[Direction, ...]] = {
         ),
         (),
     ),
-    FEW_INPUTS: (),  # intervals are wide and hold
-    # A classifier that guesses loses little: what is unfavourable is still true of it.
+    FEW_INPUTS: (),  # intervals are wide but valid
+    # A classifier that guesses loses little, so an unfavourable result is still true.
     NEAR_CHANCE: _COMFORT,
 }  # fmt: skip
-"""The claims that a flag takes away: whatever it may be wrong about, by the direction of a number.
+"""Directions of the numbers that each flag invalidates.
 
-A flag that says that numbers may be too high takes away comfort (estimates, lower bounds) and never an
-upper bound: the truth is at most that, and may be lower still. Without an entry, a warning takes away
-comfort and a serious flag everything.
+If numbers may be too high, a flag invalidates estimates and lower bounds, but never an upper bound:
+the truth is at most that bound. Flags without an entry use the default: a warning invalidates
+estimates and lower bounds, a serious flag invalidates everything.
 """
 
 GRADES = {
@@ -186,11 +185,11 @@ GRADES = {
     Severity.WARNING: ("C", "a number may be off in a known direction or is missing"),
     Severity.NOTE: ("B", "the numbers hold, with notes"),
 }
-"""From the worst on: the worst flag decides."""
+"""Grades, worst first; the worst flag decides."""
 
 
 def flag(name: str, found: str | None = None, source: str | None = None) -> Flag:
-    """The flag of this id: what was found, then what that means.
+    """Return the flag with this id; its message is the finding, followed by its meaning.
 
     >>> flag("train-mode", "2 layers are in training mode").message
     '2 layers are in training mode: the model is measured in eval mode, as it would be used'
@@ -203,7 +202,7 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
 
 
 def grade(flags: Sequence[Flag]) -> Grade:
-    """The grade of the worst flag.
+    """Return the grade, which the worst flag decides.
 
     >>> grade([]).letter
     'A'
@@ -232,10 +231,10 @@ _BY_GRADIENTS = (ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAIL
 
 
 def could_be_raised(name: str, report: ReportRecord) -> bool:
-    """Whether a run looked for what a flag is raised by: only then is its absence good news."""
+    """Whether a run checked for this flag; only then is its absence good news."""
     measured = {row.metric for row in report.numbers if row.value is not None}
     if name == GRADIENT_MASKING and report.budget.transform:
-        return False  # it is not looked for in the box of a transformation
+        return False  # this check is not done in the box of a transformation
     if name in _BY_GRADIENTS and any(flag.id == NO_GRADIENTS for flag in report.flags):
         return False
     screened = report.settings.measure.engine != "eager"
@@ -247,7 +246,7 @@ def could_be_raised(name: str, report: ReportRecord) -> bool:
 
 
 def audit_flags(audits: Sequence[AuditRecord]) -> tuple[Flag, ...]:
-    """What 16-bit floats decided, once for the run, and every source for which they were wrong."""
+    """Return a flag for the decisions of 16-bit floats, and one for each source that they got wrong."""
     kept = [each for each in audits if not each.discarded]
     found = [flag(CONTRADICTED, source=each.source) for each in audits if each.discarded]
     if kept:
@@ -269,7 +268,7 @@ def effort_flags(effort: str) -> tuple[Flag, ...]:
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:
-    """Identical images in two splits, where there are any."""
+    """Return a flag for each pair of splits with identical images."""
     return tuple(
         flag(OVERLAP, f"{count:,} images of the {second} split are in the {first} split too")
         for (first, second), count in overlaps(data).items()
@@ -278,6 +277,6 @@ def overlap_flags(data: Data) -> tuple[Flag, ...]:
 
 
 def number_flags(numbers: Sequence[Number]) -> tuple[Flag, ...]:
-    """Return the flags of all numbers, each once per name."""
+    """Return the flags of all numbers, without duplicates."""
     seen = {(name, row.name): None for row in numbers for name in row.all_flags}
     return tuple(flag(name, source=source) for name, source in seen)

@@ -1,8 +1,8 @@
-"""A few batches through a classifier: is it one whose robustness can be measured?
+"""Checks of a classifier on a few batches: can its robustness be measured?
 
-Inputs: are the images in [0, 1], as bright as images are, and of all classes alike? State: does the
+Inputs: are the images in [0, 1], as bright as usual, and of all classes alike? State: does the
 model keep its weights and its mode? Answers: are they logits, and a function of the image alone?
-Gradients: do they lead anywhere?
+Gradients: do they give a useful direction?
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from nppr.models import (
 from nppr.report.model import Flag
 from nppr.sources import PGD
 
-PROBES = 32  # inputs that are examined, at most
+PROBES = 32  # most inputs that are examined
 ALONE = 4  # images that are examined one by one
 NOISE_IMAGES = 8
-DARK = 0.02  # a largest pixel below this is too dark: 1/255, divided by 255 twice, is
-IMBALANCE = 3.0  # the largest class over the mean of the others, from which on it dominates
-LARGE_CLASS = 30  # inputs of a class that dominates, at least: a few more of one class are chance
-INPUTS_PER_CLASS = 10  # on average, from which on no class may be missing
-SUM_TOLERANCE = 1e-3  # how far the outputs of a softmax may be from adding up to 1, by rounding
+DARK = 0.02  # largest pixel of images that are too dark; images divided by 255 twice reach 1/255
+IMBALANCE = 3.0  # size of the largest class over the mean of the others, above which it dominates
+LARGE_CLASS = 30  # least inputs of a class that dominates; small differences may be chance
+INPUTS_PER_CLASS = 10  # mean inputs per class, from which no class may be missing
+SUM_TOLERANCE = 1e-3  # tolerated rounding error of the sum of softmax outputs
 EXPLODING = 1e6  # Euclidean length of the gradient of the cross-entropy in an image in [0, 1]
-ZERO_SHARE = 0.5  # of the inputs without any gradient, from which on it is flagged
-ATTACKED = 16  # inputs that are attacked, at most
+ZERO_SHARE = 0.5  # share of inputs without any gradient, from which it is flagged
+ATTACKED = 16  # most inputs that are attacked
 STEPS = 20
-UNBROKEN_SHARE = 0.1  # of the attacked inputs, which may survive although any image can be reached
+UNBROKEN_SHARE = 0.1  # share of attacked inputs that may survive an attack that can reach any image
 
 
 def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:
-    """Flags of a classifier on at most 32 inputs spread over the evaluate split, in a few batches.
+    """Return the flags of a classifier on at most 32 inputs spread over the evaluate split.
 
-    `seed` is that of the noise images among them. A model that does not classify these data raises
-    `ClassifierError`. Nothing runs on pixels outside [0, 1], which no measurement would accept.
+    `seed` determines the images of noise among them. A model that does not classify these data
+    raises `ClassifierError`. Pixels outside [0, 1], which no measurement accepts, end the check.
     """
     flags = check_inputs(data)
     if any(found.id == OUT_OF_RANGE for found in flags):
@@ -78,7 +78,7 @@ def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[F
     module, generator = classifier.module, torch.Generator().manual_seed(seed)
     flags += (*_check_mode(module),)
     before = _hashes(module)
-    # Whatever a model draws at random here must not change what is measured after it.
+    # Random numbers that the model draws here must not change later measurements.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if classifier.quirks is None:
@@ -91,19 +91,19 @@ def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[F
 
 
 def check_inputs(data: Data) -> tuple[Flag, ...]:
-    """Flags of the evaluate split: the pixels of some of its images, and all its labels."""
+    """Return the flags of the evaluate split: some of its images, and all its labels."""
     split = data.evaluate
     loaded = split.images.load(split.indices[_probe_positions(data)]).float()
     return (*_check_pixels(loaded, data.layout is None), *_check_balance(data))
 
 
 def _probe_positions(data: Data) -> IntArray:
-    """At most 32 positions, spread over the evaluate split so that many classes are among them."""
+    """Return at most 32 positions, spread over the evaluate split to include many classes."""
     return np.unique(np.linspace(0, len(data.evaluate) - 1, PROBES).astype(np.int64))
 
 
 def _check_pixels(x: Tensor, images: bool = True) -> Iterator[Flag]:
-    """Flags of inputs `(B, C, H, W)` as they were loaded; only those of images can be too dark."""
+    """Yield flags of inputs `(B, C, H, W)` as loaded; only images can be too dark."""
     low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
     if not (low >= -RANGE_TOLERANCE and high <= 1 + RANGE_TOLERANCE):
         mean, std = float(x.mean()), float(x.std())
@@ -115,7 +115,7 @@ def _check_pixels(x: Tensor, images: bool = True) -> Iterator[Flag]:
 
 
 def _check_balance(data: Data) -> Iterator[Flag]:
-    """A class that dominates the evaluate split, or one that is missing there."""
+    """Yield a flag if a class dominates the evaluate split or is missing there."""
     if data.classes == 1:
         return
     counts: IntArray = np.bincount(data.evaluate.labels, minlength=data.classes)
@@ -132,7 +132,7 @@ def _check_balance(data: Data) -> Iterator[Flag]:
 
 
 def _hashes(module: nn.Module | None) -> dict[str, bytes]:
-    """A hash of every parameter and buffer by name, those outside the state dict too."""
+    """Return a hash of every parameter and buffer by name, also of those outside the state dict."""
     if module is None:
         return {}
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
@@ -145,7 +145,7 @@ def _hashes(module: nn.Module | None) -> dict[str, bytes]:
 
 
 def _check_mode(module: nn.Module | None) -> Iterator[Flag]:
-    """Whether the model, or a layer of it, was given in training mode."""
+    """Yield a flag if the model, or a layer of it, was given in training mode."""
     layers = [] if module is None else list(module.modules())
     training = sum(layer.training for layer in layers)
     if training:
@@ -153,7 +153,7 @@ def _check_mode(module: nn.Module | None) -> Iterator[Flag]:
 
 
 def _check_kept(module: nn.Module | None, before: dict[str, bytes]) -> Iterator[Flag]:
-    """What calls in eval mode have changed, mode included."""
+    """Yield a flag if calls in eval mode changed tensors or the mode."""
     after = _hashes(module)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     switched = [] if module is None else [layer for layer in module.modules() if layer.training]
@@ -170,9 +170,9 @@ def _check_kept(module: nn.Module | None, before: dict[str, bytes]) -> Iterator[
 def _check_answers(
     model: FrozenClassifier, x: Tensor, generator: torch.Generator
 ) -> Iterator[Flag]:
-    """Flags of the outputs for images `(B, C, H, W)`; `generator` draws images of noise.
+    """Yield flags of the outputs for images `(B, C, H, W)`; `generator` draws images of noise.
 
-    An image alone, or twice for a model that needs two, must have the logits it has in a batch.
+    An image must have the same logits alone as in a batch, or twice for a model that needs two.
     """
     logits = model.logits(x)
     again = model.logits(x)
@@ -187,18 +187,18 @@ def _check_answers(
 
 
 def _check_logits(outputs: Tensor) -> Iterator[Flag]:
-    """Whether outputs `(N, classes)` for many kinds of image are probabilities."""
+    """Yield a flag if outputs `(N, classes)` for many kinds of image are probabilities."""
     inside = bool(((outputs >= 0) & (outputs <= 1 + SUM_TOLERANCE)).all())
     if not inside or bool((outputs == outputs[0]).all()):
         return
     if bool(((outputs.sum(1) - 1).abs() <= SUM_TOLERANCE).all()):
-        yield flag(NOT_LOGITS, "the outputs lie in [0, 1] and add up to 1, as those of a softmax")
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1] and add up to 1, like a softmax")
     else:
-        yield flag(NOT_LOGITS, "the outputs lie in [0, 1], as those of a sigmoid")
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1], like a sigmoid")
 
 
 def _strange(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Black, white, gray, inverted and noise images: logits leave [0, 1] on some of them."""
+    """Return black, white, grey, inverted and noise images: logits leave [0, 1] on some of them."""
     plain = [torch.full_like(x[:1], value) for value in (0.0, 1.0, 0.5)]
     noise = torch.rand((NOISE_IMAGES, *x.shape[1:]), generator=generator)
     hard = (noise > 0.5).to(noise.dtype)
@@ -206,8 +206,8 @@ def _strange(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _agree(first: Tensor, second: Tensor) -> bool:
-    """Equal up to rounding, relative to the largest; NaN agrees with nothing."""
-    first, second = first.float(), second.float()  # a task may answer with masks
+    """Whether both are equal up to rounding, relative to the largest; False for NaN."""
+    first, second = first.float(), second.float()  # a task may return masks
     return bool((first - second).abs().max() <= AGREEMENT * first.abs().max())
 
 
@@ -218,7 +218,7 @@ def _difference(first: Tensor, second: Tensor) -> str:
 
 
 def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -> tuple[Flag, ...]:
-    """Flags of the gradients at images `(B, C, H, W)` with labels `(B,)`."""
+    """Return flags of the gradients at images `(B, C, H, W)` with labels `(B,)`."""
     try:
         steepness, _ = model.gradient(lambda logits: model.attacked_loss(logits, y), x)
         slope, logits = model.gradient(lambda logits: margin(*model.to_classes(logits, y)), x)
@@ -231,7 +231,7 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         if is_out_of_memory(error):
             raise
         reason = "the model gives no gradients"
-        if not isinstance(error, GradientError):  # the pass back through a foreign model failed
+        if not isinstance(error, GradientError):  # the user's model failed
             reason += f" ({' '.join(str(error).split())[:120]})"
         message = f"{reason}: attacks by gradients cannot be measured"
         return (
@@ -240,10 +240,11 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
 
 
 def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
-    """Gradients of the cross-entropy and of the margin, both `(B, D)`.
+    """Yield flags of the gradients of the cross-entropy and of the margin, both `(B, D)`.
 
-    The cross-entropy of an input that is classified with certainty has an honest gradient of 0; that of
-    the margin `h_y - max_(j != y) h_j` does not vanish there. So only where both are 0 there is none.
+    The cross-entropy of an input that is classified with certainty has a true gradient of 0, but
+    the gradient of the margin `h_y - max_(j != y) h_j` does not vanish there. A gradient thus
+    counts as missing only if both are 0.
     """
     broken = ~(torch.isfinite(steepness) & torch.isfinite(slope)).all(1)
     if bool(broken.any()):
@@ -260,7 +261,10 @@ def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
 def _check_attack(
     model: FrozenClassifier, x: Tensor, y: Tensor, correct: Tensor, seed: int
 ) -> Iterator[Flag]:
-    """PGD that may reach any image, from the image itself: only gradients can lead it away."""
+    """Yield a flag if PGD fails with a radius that reaches any image.
+
+    It starts at the image itself, so only gradients can lead it away.
+    """
     rows = correct.nonzero().flatten()[:ATTACKED]
     if not len(rows):
         return

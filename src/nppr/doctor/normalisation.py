@@ -1,4 +1,4 @@
-"""Would another common normalisation make the classifier better? Then the stated one is wrong."""
+"""Check whether another common normalisation is better; if so, the stated one is wrong."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nppr.models import Classifier, frozen
 from nppr.report.model import Flag
 
 FIRST, MOST = 32, 256
-"""Inputs on which every normalisation is tried, and those on which a better one is confirmed."""
+"""Inputs for trying every normalisation, and most inputs for confirming a better one."""
 
 GAIN = 0.05
-"""Gain of accuracy from which on a normalisation is flagged; smaller ones may be chance."""
+"""Least gain of accuracy to flag a normalisation; smaller gains may be chance."""
 
 ERROR = 1e-3
-"""Largest p-value of the exact sign test between both normalisations."""
+"""Largest p-value of the exact sign test between two normalisations."""
 
 BATCH = 32
 
@@ -42,7 +42,7 @@ COMMON: dict[str, Numbers] = {
 
 
 def check_normalisation(classifier: Classifier, data: Data) -> Iterator[Flag]:
-    """A flag if a common normalisation is right on clearly more inputs than the stated one."""
+    """Yield a flag if a common normalisation is clearly more accurate than the stated one."""
     if not data.is_image or data.layout is not None or data.task is not None:
         return
     channels = data.shape[0]
@@ -56,7 +56,7 @@ def check_normalisation(classifier: Classifier, data: Data) -> Iterator[Flag]:
     own = _correct(classifier, data, positions[:FIRST])
     tried = {}
     for name, numbers in others.items():
-        with suppress(ClassifierError):  # a foreign model may refuse other numbers
+        with suppress(ClassifierError):  # a user's model may refuse other numbers
             tried[name] = _correct(_with(classifier, numbers), data, positions[:FIRST])
     best = max(tried, key=lambda name: float(tried[name].mean()), default=None)
     if best is None or float(tried[best].mean()) <= float(own.mean()):
@@ -86,7 +86,7 @@ def _with(classifier: Classifier, numbers: Numbers) -> Classifier:
 def _correct(
     classifier: Classifier, data: Data, positions: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which inputs are classified correctly, `(N,)`."""
+    """Return whether each input is classified correctly, `(N,)`."""
     place = classifier.device or torch.get_default_device()
     found = []
     with frozen(classifier) as model, torch.no_grad():

@@ -1,9 +1,9 @@
 """Flags that follow from the measurements.
 
-Attacks: does anything break inputs that the attack by gradients left unbroken? Nesting: is the worst
-noise found at least as bad as noise that was admitted anyway? Two tallies of the same inputs are
-compared by the differences d of their rates, one for each clean-correct input: the first is higher
-beyond chance where `mean(d) > 1.645 std(d) / sqrt(n)`, the one-sided paired test at 95 %.
+Attacks: does any source break inputs that the gradient attack did not? Nesting: is the worst noise
+found at least as bad as other noise in the set? Two tallies of the same inputs are compared by the
+differences d of their rates, one for each clean-correct input. The first is significantly higher if
+`mean(d) > 1.645 std(d) / sqrt(n)`, the one-sided paired test at 95 %.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import estimate_accuracy
 
-FEWEST_DRAWS = 10  # with 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)
-FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)
-FEWEST_BROKEN = 3  # in spite of the attack: at the border of a ball some inputs break by chance
+FEWEST_DRAWS_EACH = 10  # if all 10 are correct, an input's own probability may still be 0.69 (95 %)
+FEWEST_CLEAN_CORRECT = 30  # half of them correct: a half-width of 19 points (95 %)
+FEWEST_BROKEN = 3  # despite the attack: at the border of a ball, some inputs break by chance
 ONE_WEIGHT = 0.99
-LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; that of Uniform noise is 0.58
-FEWEST_SELECT = 200  # clean-correct inputs: a paired difference of 2 points is then visible
-FALL = 0.05  # from half to all of the calls: about as much may be left
-APART = 0.04  # between searches that differ in their random numbers
+LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; Uniform noise has 0.58
+FEWEST_JUDGED = 200  # clean-correct inputs that show a paired difference of 2 points
+FALL = 0.05  # difference between half and all of the calls that suggests a similar further fall
+APART = 0.04  # between searches with different random numbers
 CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probability of 5 %
 
 
@@ -63,9 +63,9 @@ def check_results(
     classes: int,
     confidence: float,
 ) -> tuple[Flag, ...]:
-    """Flags of what was measured.
+    """Return the flags that follow from the measurements.
 
-    `tallies` are by name of the source, of all `sources`, learned ones too; `clean` is the tally of the
+    `tallies` are by source name, `sources` include learned ones, and `clean` is the tally of the
     clean inputs.
     """
     return (
@@ -81,13 +81,13 @@ def check_results(
 
 
 def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Iterator[Flag]:
-    """Too few correct inputs, or no more than a guess would get.
+    """Yield flags for too few correct inputs, or for an accuracy near chance.
 
     Near chance: the exact interval of the accuracy reaches down to 1 / classes, or the accuracy is
     below `1 / classes + min(0.5 / classes, 0.1)`.
     """
     correct = int((clean.correct == 1).sum())
-    if correct < FEWEST_INPUTS:
+    if correct < FEWEST_CLEAN_CORRECT:
         yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
     found = estimate_accuracy(clean, confidence)
     if classes > 1 and (found.low <= 1 / classes or is_guessing(clean, classes)):
@@ -95,9 +95,9 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
 
 
 def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
-    """Whether the accuracy is below `1 / classes + min(0.5 / classes, 0.1)`: hardly above a guess.
+    """Whether the accuracy is below `1 / classes + min(0.5 / classes, 0.1)`, hardly above chance.
 
-    With one class it is not known what a guess gives.
+    With one class, the accuracy of a guess is unknown.
     """
     chance = 1 / classes
     value = float((clean.correct == 1).mean())
@@ -105,13 +105,13 @@ def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
 
 
 def accuracy_beside_chance(found: Estimate, classes: int) -> str:
-    """An accuracy, its interval, and what a guess gives, in words."""
+    """Return an accuracy, its interval, and the accuracy of a guess in words."""
     sure = f"{percent(found.low, 'at-least')}-{percent(found.high, 'at-most')}"
     return f"accuracy {percent(found.value)} % ({sure}), while guessing gives {100 / classes:.3g} %"
 
 
 def _check_missing(numbers: Sequence[Number]) -> Iterator[Flag]:
-    """Headlines that were asked for and have no number: AR, PR, and NPPR of any admissible set."""
+    """Yield flags for requested headline numbers that are missing: AR, PR, and NPPR of any set."""
     sources = [row for row in numbers if row.source != CLEAN]
     failed = [row for row in sources if row.value is None]
     if failed and len(failed) == len(sources):
@@ -128,13 +128,13 @@ def _check_draws(numbers: Sequence[Number]) -> Iterator[Flag]:
     few = dict.fromkeys(
         row.name
         for row in numbers
-        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS
+        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS_EACH
     )
     return (flag(FEW_DRAWS, source=source) for source in few)
 
 
 def _check_parts(sources: Sequence[Source], classes: int) -> Iterator[Flag]:
-    """Parts of attacks that were left out because there are too few classes for them."""
+    """Yield flags for parts of attacks that were left out because there are too few classes."""
     for source in sources:
         if missing := source.missing_parts(classes):
             yield flag(ATTACK_PARTS, f"left out: {', '.join(missing)}", source.name)
@@ -158,20 +158,19 @@ def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator
 def _check_attacks(
     sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> Iterator[Flag]:
-    """Sources that break, in the same budget, inputs that no attack by gradients broke.
+    """Yield flags for sources that break inputs that no gradient attack in the same budget broke.
 
-    Noise, and an attack without gradients, do so only where gradients mislead; learned noise where all
-    attacks are too weak. One input is enough for learned noise: it has seen none of the evaluated ones.
-    The rung `per-input` is searched for on them, like an attack, and is part of the merged AR.
+    Noise, and an attack without gradients, do so only if gradients mislead; learned noise does so
+    if all attacks are too weak. One input is enough for learned noise, which was fitted on other
+    inputs. The rung `per-input` is searched for on the evaluated inputs, like an attack, and is
+    part of the merged AR.
     """
     measured = [source for source in sources if source.name in tallies]
     for source in measured:
         learned = source.metric is Metric.NPPR and source.carries_over
         masked = source.metric in (Metric.PR, Metric.AR) and source.guidance is Guidance.NOTHING
         if source.budget is not None and source.budget.transform is not None:
-            masked = (
-                False  # the margin has many local maxima in a small box, whatever the classifier
-            )
+            masked = False  # the margin of every classifier has many local maxima in a small box
         if not (learned or masked):
             continue
         attacks = [
@@ -196,7 +195,7 @@ def _check_attacks(
 def _check_number_of_attacks(
     numbers: Sequence[Number], sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> Iterator[Flag]:
-    """AR that rests on one attack, if neither a second one nor the rung `per-input` was measured."""
+    """Yield a flag if AR rests on one attack, without a second attack or the rung `per-input`."""
     searches = [
         each
         for each in sources
@@ -214,14 +213,14 @@ def check_ladder(
     tallies: Mapping[str, Tally[Evaluate]],
     settings: Mapping[str, SearchSettings],
 ) -> Iterator[Flag]:
-    """How well the rungs were searched for; `settings` are those of their searches, by name."""
+    """Yield flags for insufficient searches; `settings` has the settings of each rung's search."""
     for rung in ladder:
         asked = settings.get(rung.name)
         if asked is not None and asked.is_short:
             short = f"{asked.calls:,} calls where {asked.needed_calls:,} are needed"
             yield flag(STARVED, short, rung.name)
-        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_SELECT:
-            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_SELECT} are needed"
+        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_JUDGED:
+            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_JUDGED} are needed"
             yield flag(STARVED, few, rung.name)
         if rung.half is not None and rung.full is not None and rung.half - rung.full > FALL:
             fall = (
@@ -242,7 +241,7 @@ def _check_nesting(
     tallies: Mapping[str, Tally[Evaluate]],
     distributions: Sequence[DistributionRecord],
 ) -> Iterator[Flag]:
-    """NPPR above the PR of a reference noise, or above NPPR with a larger floor, in the same budget."""
+    """Yield flags for NPPR above the PR of a reference noise, or above NPPR with a larger floor."""
     measured = {source.name: source for source in sources if source.name in tallies}
     learned = [each for each in distributions if each.name in measured]
     quoted = [each for each in learned if each.fit_seed is None]
@@ -255,7 +254,7 @@ def _check_nesting(
                 if noise.budget == budget and points:
                     yield flag(NPPR_ABOVE_PR, f"{points} above the PR of {noise.name}", child.name)
         for parent in learned:
-            # Noise with a larger floor is also noise with a smaller one, in the same family.
+            # In the same family, noise with a larger floor is also noise with a smaller one.
             nested = (
                 child.family.floor < parent.family.floor
                 and replace(child.family, floor=parent.family.floor) == parent.family
@@ -267,7 +266,7 @@ def _check_nesting(
 
 
 def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:
-    """By how many points the first is higher, where it is so beyond chance."""
+    """Return by how many points the first is higher, or None if that may be chance."""
     difference = first.headline_rates - second.headline_rates
     if len(difference) < 2:
         return None

@@ -1,1 +1,1 @@
-"""The only loop that measures, and what it keeps."""
+"""The only loop that measures, and the counts it stores."""

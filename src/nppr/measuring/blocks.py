@@ -1,4 +1,4 @@
-"""Finished blocks of a measurement, kept in a file so that nothing computed is lost."""
+"""Finished blocks of a measurement, stored in a file so that no work is lost."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ OPTIONAL_ARRAYS = {"sums": -np.inf, "outcomes": 0, "audit": 0}
 
 @dataclass(eq=False)
 class Blocks:
-    """How far a measurement is: per input the correct draws, finished draw blocks and calls.
+    """Progress of a measurement: correct draws, finished draw blocks and calls of each input.
 
-    `sums` `(N, M)` are logarithms of what was added up from the logits, `outcomes` `(N, draws / 8)` a
-    bit for each draw, 1 if correct; most sources have neither. `audit` `(N, 4)` counts the decisions
-    that a coarse copy of the model took alone, those repeated, and those contradicted; the last column
-    is 1 once the source is measured exactly because of a contradiction.
+    `sums` `(N, M)` are logarithms of sums over the logits. `outcomes` `(N, draws / 8)` has one bit
+    per draw, 1 if correct. Most sources have neither. `audit` `(N, 4)` counts the decisions that a
+    coarse copy of the model took alone, those repeated, and those contradicted; its last column is
+    1 once a contradiction requires exact counts.
     """
 
     correct: IntArray
@@ -59,7 +59,7 @@ class Blocks:
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
-        """Nothing measured yet."""
+        """Return the counts before anything is measured."""
         correct, finished, calls = np.zeros((3, inputs), np.int64)
         return cls(correct, finished, calls)
 
@@ -105,20 +105,20 @@ class Blocks:
 
 
 class Store(Protocol):
-    """A place that keeps the finished blocks of a measurement."""
+    """Storage for the finished blocks of a measurement."""
 
     def load(self, inputs: int) -> Blocks | None:
-        """The blocks kept so far, or None."""
+        """Return the blocks stored so far, or None."""
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
-        """Save the blocks, at once if `now`, otherwise only if the last save is old enough."""
+        """Save the blocks: at once if `now`, otherwise only if the last save is old enough."""
 
 
 @dataclass
 class FileStore:
-    """A safetensors file that is replaced whole, at most every `seconds`.
+    """A safetensors file that is replaced as a whole, at most once in every `seconds`.
 
-    Blocks of another `identity` are refused.
+    Blocks with another `identity` are refused.
     """
 
     path: Path
@@ -140,7 +140,7 @@ class FileStore:
         self._saved = time.monotonic()
 
     def discard(self) -> None:
-        """Remove what was kept, to measure it again; a link or another measurement's file stays."""
+        """Remove the stored blocks of this measurement; leave a link or another measurement's file."""
         if self.path.is_symlink():
             return
         with contextlib.suppress(RecordError):
@@ -183,10 +183,10 @@ class FileStore:
 
 @dataclass
 class GrowingStore:
-    """Blocks of some of the inputs, at `rows` of all of them, kept as blocks of all.
+    """Blocks of some inputs, stored as blocks of all inputs; `rows` are their places among all.
 
-    So a measurement of more of them, or with more draws, continues where a smaller one ended. They are
-    kept in `file`, or without one in `held` as long as the process runs.
+    A measurement with more inputs or draws can thus continue a smaller one. The blocks are stored
+    in `file`, or without a file in `held` while the process runs.
     """
 
     rows: IntArray

@@ -1,10 +1,10 @@
 """The only loop that measures: `measure(source, classifier, split) -> Tally`.
 
-For every input and draw: ask the source for a perturbation, check it against the budget, apply it, clip
-to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
-the classifier runs, or on interruptions: draws are keyed by input, and where the logit of the label and
-the largest other one are too close for rounding not to matter, the answer is that of the model as
-given, on that image alone.
+For every input and draw, it asks the source for a perturbation, checks it against the budget,
+applies it, clips to [0, 1], and asks the classifier. Draws are keyed by input, so the counts do not
+depend on the micro-batch, on the variant of the classifier that runs, or on interruptions. If the
+label's logit and the largest other logit are so close that rounding could matter, the original
+model decides, on that image alone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def probe(split: Split[S]) -> Tensor:
-    """The first inputs of a split, for checking and timing a classifier."""
+    """Return the first inputs of a split, for checking and timing a classifier."""
     x, _ = split.batch(np.arange(min(PROBE_INPUTS, len(split))))
     return x
 
@@ -76,12 +76,12 @@ def measure(
     keep: dict[int, Tensor] | None = None,
     skip: BoolArray | None = None,
 ) -> Tally[S]:
-    """Measure a source on all inputs of a split, `draws` times each.
+    """Measure a source on all inputs of a split, with `draws` draws each.
 
-    `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
-    where it is not given. Finished blocks go to `store`, and those found there are not run again.
-    A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
-    Inputs in `skip` are not run and count as wrong.
+    `classes` is needed only if `classifier` is not prepared yet. If `clean_correct` is missing, it
+    is measured first. Finished blocks go to `store`; blocks found there are not repeated. A source
+    with one draw stores the features of the images it judged in `keep`, by dataset index. Inputs in
+    `skip` are not run and count as wrong.
     """
     if draws < 1:
         raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
@@ -117,7 +117,7 @@ def measure(
 
 
 def _audit_of(blocks: Blocks, share: float) -> Audit | None:
-    """The audit of finished blocks, None if the model decided everything from the start."""
+    """Return the audit of finished blocks, or None if the model decided everything from the start."""
     if not blocks.audit.size:
         return None
     alone, audited, _, exact = blocks.audit.sum(0).tolist()
@@ -126,7 +126,7 @@ def _audit_of(blocks: Blocks, share: float) -> Audit | None:
 
 @dataclass(frozen=True)
 class _Job:
-    """A measurement and its division into pieces; `capacity` draws form a block."""
+    """A measurement and its division into parts; `capacity` draws form a block."""
 
     source: Source
     classifier: PreparedClassifier
@@ -137,7 +137,7 @@ class _Job:
     keep: dict[int, Tensor] | None = None
 
     def with_micro_batch(self, size: int) -> _Job:
-        """The same job in micro-batches of this size."""
+        """Return the same job with micro-batches of this size."""
         return replace(self, classifier=replace(self.classifier, micro_batch=size))
 
     @property
@@ -150,10 +150,10 @@ class _Job:
 
     @property
     def inputs_at_once(self) -> int:
-        """Inputs whose draws are made together: a micro-batch, or more where images are small.
+        """Inputs whose draws are made together: a micro-batch, or more if images are small.
 
-        The classifier is given micro-batches all the same; what is around it then costs little. A
-        source that calls the classifier itself gets a micro-batch.
+        The classifier still receives micro-batches; a larger chunk reduces the overhead around it.
+        A source that calls the classifier itself gets one micro-batch.
         """
         if self.source.inputs_at_once is not None:
             return self.source.inputs_at_once
@@ -164,7 +164,7 @@ class _Job:
         return max(1, images // draws // filling * filling or images // draws)
 
     def progress_at(self, blocks: Blocks) -> Progress:
-        """How far the measurement is."""
+        """Return the progress of the measurement."""
         done = np.minimum(blocks.finished * self.capacity, self.draws)
         total = len(done) * self.draws
         return Progress(self.source.name, int(done.sum()), total, int(blocks.correct.sum()))
@@ -188,7 +188,7 @@ def _run(
     store: Store | None,
     skip: BoolArray | None,
 ) -> tuple[Blocks, int]:
-    """All blocks of all inputs, and the micro-batch it ended with.
+    """Return all blocks of all inputs, and the final micro-batch.
 
     If the model contradicts a decision of the screening, all counts are discarded and made exactly.
     """
@@ -215,9 +215,9 @@ def _complete(
     store: Store | None,
     skip: BoolArray | None,
 ) -> _Job:
-    """Add the blocks that are left, in chunks of inputs, up to a contradiction.
+    """Add the unfinished blocks, in chunks of inputs, until a contradiction occurs.
 
-    The job that is returned has the micro-batch that this ended with.
+    The returned job has the final micro-batch.
     """
     if skip is not None:
         blocks.finished[skip] = job.blocks
@@ -247,7 +247,7 @@ def _complete(
                 break
             start += len(chunk)
     finally:
-        # An interrupt between two lines of a commit must not be kept; the file before it is.
+        # Do not save after an interrupt in the middle of a commit; the file from before it stays.
         if store and not committing:
             store.save(blocks, now=True)
     return job
@@ -260,11 +260,11 @@ class _Done:
     positions: IntArray
     block: int
     correct: BoolArray
-    """Which draws are classified correctly, `(B, S)`."""
+    """Whether each draw is classified correctly, `(B, S)`."""
     calls: int
     sums: FloatArray | None = None
     audit: IntArray | None = None
-    """Decisions of each input taken alone, repeated and contradicted, `(B, 3)`, if it was screened."""
+    """Decisions taken alone, repeated and contradicted per input, `(B, 3)`, if it was screened."""
 
 
 def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
@@ -284,7 +284,7 @@ def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> It
 
 
 def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
-    """Add a finished block. Its calls are divided over its inputs; observed sums are logarithms."""
+    """Add a finished block; divide its calls over its inputs; observed sums are logarithms."""
     blocks.correct[done.positions] += done.correct.sum(1)
     each, more = divmod(done.calls, len(done.positions))
     blocks.calls[done.positions] += each
@@ -309,7 +309,7 @@ def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
 def _judge(
     job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
-    """Which draws of each input are correct, `(B, S)`, what the source observed, and the audit."""
+    """Return which draws of each input are correct, `(B, S)`, the source's sums, and the audit."""
     delta = job.source.perturb(models.fast, x, y, draws)
     budget = job.source.budget
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
@@ -332,7 +332,7 @@ def _judge(
 def _logits(
     job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits of all images, `(N, classes)`, coarse ones if they decide, and the audit `(N, 3)`."""
+    """Return logits of all images, `(N, classes)`, coarse if they decide, and the audit `(N, 3)`."""
     size = job.classifier.micro_batch
     if models.screen is not None:
         coins = draws.uniform(f"audit/{job.source.name}", ()).flatten()
@@ -341,16 +341,16 @@ def _logits(
     judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in x.split(size)]
     if job.keep is not None and wanted:
         features = torch.cat([seen for seen, _ in judged])
-        # Copies: a view would be sent to other processes with all that it is a part of.
+        # Clones, because a view would be sent to other processes with its whole base tensor.
         rows = [each.clone() for each in features]
         job.keep.update(zip(draws.indices, rows, strict=True))
     return torch.cat([found for _, found in judged]), None
 
 
 def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Which images are classified correctly; close calls go to the model as given, one by one.
+    """Return which images are classified correctly; the original model decides close calls singly.
 
-    "One by one" is a batch of two equal images, which every model takes.
+    For one image, it receives a batch of two equal images, which every model accepts.
     """
     check_finite(logits, models.fast.classifier.name)
     judged, labels = models.fast.to_classes(logits, y)

@@ -1,4 +1,4 @@
-"""Classifiers: wrapping, loading, preparing, the zoo and its training."""
+"""Classifiers: wrapping, loading and preparing models, and the zoo of networks."""
 
 from nppr.models.backend import Backend
 from nppr.models.classifier import (

@@ -1,7 +1,7 @@
-"""Models of other libraries that have gradients: all that nppr asks of them, in one place.
+"""The interface for models of other libraries that have gradients.
 
-A callable from inputs to logits is a model without gradients. With the two methods of `Backend` it has
-gradients and features, and is searched and attacked like a PyTorch module.
+A callable from inputs to logits is a model without gradients. With the two methods of `Backend`, it
+has gradients and features, and can be searched and attacked like a PyTorch module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Backend(Protocol):
-    """A model of another library. It gets inputs after their layout and normalisation."""
+    """A model of another library. It receives inputs after their layout and normalisation."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return logits `(B, classes)` of inputs `(B, C, H, W)`."""
@@ -43,6 +43,6 @@ class _RunBackend(torch.autograd.Function):
 
 
 def run_backend(backend: Backend, x: Tensor) -> Tensor:
-    """Return logits that are differentiable in `x`, once."""
+    """Return logits that can be differentiated once in `x`."""
     logits: Tensor = _RunBackend.apply(x, backend)  # type: ignore[no-untyped-call]
     return logits

@@ -1,8 +1,7 @@
-"""A copy of a model that computes in 16-bit floats: half the time if the processor has them.
+"""A copy of a model that computes in 16-bit floats: half the time if the processor supports them.
 
-Its logits are off by a little. It is used for screening
-(`nppr.models.screening`) and for rough gradients (`nppr.models.rough_gradients`), and only if
-it is asked for.
+Its logits have small errors. It is used for screening (`nppr.models.screening`) and for rough
+gradients (`nppr.models.rough_gradients`), and only on request.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ CONTINUOUS = {
 """Continuous operations: a small change of the input is a small change of the output."""
 
 WHOLE = ("Bool", "Byte", "Char", "Int", "Long", "Short")
-"""Names of types of whole numbers in traces."""
+"""Names of integer types in traces."""
 
 
 def trace_in_bfloat16(classifier: Classifier, x: Tensor) -> Callable[[Tensor], Tensor]:
     """Trace the model in 16-bit floats on the inputs `x`: normalised inputs to logits.
 
     A model with an operation that is not known to be continuous is refused: choosing an expert, for
-    example, turns a small error into a large one. On a CPU the layers are fused, which saves a fifth of
-    the time for batches of the size of `x`; other sizes run layer by layer.
+    example, turns a small error into a large one. On a CPU, layers are fused, which saves a fifth
+    of the time for batches of the size of `x`; other sizes run layer by layer.
     """
     if not computes_in_bfloat16(x.device):
         raise ClassifierError(
@@ -78,7 +77,7 @@ def trace_in_bfloat16(classifier: Classifier, x: Tensor) -> Callable[[Tensor], T
 
 
 def _name_of(node: torch.Node) -> str:
-    """Return the name of a traced operation; a conversion to whole numbers has its own name."""
+    """Return the name of a traced operation; a conversion to integers has its own name."""
     name = node.kind()
     if name == "aten::to" and str(node.output().type().scalarType()) in WHOLE:
         return "aten::to (whole numbers)"
@@ -108,7 +107,7 @@ class Bfloat16Model(nn.Module):
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised inputs to logits, both in 32-bit floats."""
+        """Map normalised inputs to logits, both in 32-bit floats."""
         x = x.to(torch.bfloat16)
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
@@ -117,9 +116,9 @@ class Bfloat16Model(nn.Module):
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:
-    """Whether 16-bit floats can be faster: without such instructions they are many times slower.
+    """Whether 16-bit floats can be faster; without such instructions they are many times slower.
 
-    A PyTorch that does not report the processor's instructions counts as not having them.
+    If PyTorch does not report the processor's instructions, the answer is False.
     """
     if device.type != "cpu":
         return True
@@ -128,7 +127,7 @@ def computes_in_bfloat16(device: torch.device) -> bool:
 
 
 def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
-    """Fuse layers of the traced model with oneDNN, by running it for the first times."""
+    """Fuse layers of the traced model with oneDNN, by running it a few times."""
     before = torch.jit.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
@@ -143,14 +142,14 @@ def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
 
 
 class _Logits(nn.Module):
-    """A model with nothing but its logits as output."""
+    """A model that returns its logits only."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised inputs to logits."""
+        """Map normalised inputs to logits."""
         return find_logits(self.model(x))
 
 

@@ -1,7 +1,7 @@
 """Wrap any model as a classifier `h: [0, 1]^(B, C, H, W) -> R^(B, classes)`.
 
-The wrapper holds the normalisation and finds the logits in what the model returns. It never changes
-the model: a `FrozenClassifier` runs it in eval mode, and takes gradients in the input only.
+The wrapper holds the normalisation and finds the logits in the model's output. It never changes the
+model: a `FrozenClassifier` runs it in eval mode, and computes gradients in the input only.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Model = nn.Module | Callable[[Tensor], Any]
 
 @dataclass(frozen=True)
 class Quirks:
-    """The care that a foreign model needs."""
+    """Special handling that a user's model needs."""
 
     in_place: bool = False
-    """It overwrites its input, and is given a copy."""
+    """It overwrites its input, so it receives a copy."""
 
     needs_two: bool = False
-    """It drops dimensions of size one, and is given at least two images."""
+    """It drops dimensions of size one, so it receives at least two images."""
 
     classes: int | None = None
     """Number of logits that it returns for an image; another number is an error."""
@@ -47,10 +47,10 @@ class Quirks:
 class Classifier:
     """A model with its normalisation.
 
-    `mean` and `std` (one number, or one per channel) are applied to inputs in [0, 1] before the model.
-    `channels_last` is the memory order the model wants them in, `features` the layer whose output
+    `mean` and `std` (one number, or one per channel) are applied to inputs in [0, 1] before the
+    model. `channels_last` is the memory order of its inputs, `features` is the layer whose output
     counts as features, `fingerprint` identifies the weights of a model that is not a module, and
-    `weights` and `weights_sha256` record the file they came from.
+    `weights` and `weights_sha256` record the file that they came from.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Classifier:
         self.channels_last = channels_last
         self.features = features
         self.bfloat16_copy: nn.Module | None = None  # see `rough_gradients`
-        self.quirks: Quirks | None = None  # until the model was checked
-        self.layout: Layout | None = None  # until it is known which data it is given
+        self.quirks: Quirks | None = None  # None until the model is checked
+        self.layout: Layout | None = None  # None until the data are known
         self.task: Task | None = None
         self.targets: Tensor | None = None
         self.weights = weights
@@ -99,7 +99,7 @@ class Classifier:
         return self._with(layout=data.layout, task=data.task, targets=data.targets)
 
     def with_quirks(self, quirks: Quirks) -> Classifier:
-        """Return the classifier with the care that its model needs."""
+        """Return the classifier with the special handling that its model needs."""
         return self._with(quirks=quirks)
 
     def _with(self, **changes: object) -> Classifier:
@@ -109,29 +109,29 @@ class Classifier:
 
     @property
     def module(self) -> nn.Module | None:
-        """The model, None if it is not a PyTorch module."""
+        """The model, or None if it is not a PyTorch module."""
         return self.model if isinstance(self.model, nn.Module) else None
 
     @property
     def backend(self) -> Backend | None:
-        """The model, if it is a model of another library that has gradients."""
+        """The model, if it belongs to another library and has gradients."""
         model = self.model
         return model if isinstance(model, Backend) and not isinstance(model, nn.Module) else None
 
     @property
     def device(self) -> torch.device | None:
-        """The device of the parameters or buffers of the model, None if it is unknown."""
+        """The device of the model's parameters or buffers, or None if it is unknown."""
         for tensor in self.tensors().values():
             return tensor.device
         device = getattr(self.model, "device", None)
         return device if isinstance(device, torch.device) else None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The model's parameters and buffers by name."""
+        """Return the model's parameters and buffers by name."""
         return {} if self.module is None else dict(self.module.state_dict())
 
     def fingerprint(self) -> str | None:
-        """Hash the weights and the normalisation; None for a plain callable."""
+        """Return a hash of the weights and the normalisation, or None for a plain callable."""
         if self.module is None and self._fingerprint is None:
             return None
         digest = hashlib.sha256(repr((self.mean, self.std, self._fingerprint)).encode())
@@ -144,7 +144,7 @@ class Classifier:
     def forward(self, x: Tensor, *, rough: bool = False) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`.
 
-        With `rough` the copy in 16-bit floats runs, if there is one.
+        With `rough`, the copy in 16-bit floats runs, if there is one.
         """
         quirks = self.quirks or Quirks()
         if len(x) == 1 and quirks.needs_two:
@@ -183,7 +183,7 @@ class Classifier:
                 return self.model(x) if self.backend is None else run_backend(self.backend, x)
         except (NpprError, MemoryError):
             raise
-        except Exception as error:  # a foreign model may fail in any way
+        except Exception as error:  # a user's model may fail in any way
             if is_out_of_memory(error):
                 raise
             raise ClassifierError(
@@ -199,7 +199,7 @@ class Classifier:
         return self.task.to_classes(logits, targets)
 
     def normalised(self, x: Tensor) -> Tensor:
-        """Return the inputs of the model for inputs in [0, 1]: with their layout and normalisation."""
+        """Return the model's inputs for inputs in [0, 1], with their layout and normalisation."""
         if self.layout is not None:
             x = self.layout.from_unit(x)
         if self.mean is not None:
@@ -210,10 +210,10 @@ class Classifier:
 
 
 class FrozenClassifier:
-    """A classifier in eval mode that counts the images it is given in `calls`.
+    """A classifier in eval mode; `calls` counts the images it classified.
 
-    With `quantise` the model sees 8-bit images, and gradients are taken at the 8-bit image: a source
-    then tries exactly what is measured.
+    With `quantise`, the model sees 8-bit images, and gradients are taken at the 8-bit image: a
+    source then tries exactly what is measured.
     """
 
     def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
@@ -229,9 +229,10 @@ class FrozenClassifier:
     def gradient(
         self, loss: Callable[[Tensor], Tensor], x: Tensor, *, rough: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Return the gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
+        """Return the gradient in `x` of the sum of `loss(logits)`, and the logits.
 
-        `rough` gradients may come from the faster copy in 16-bit floats.
+        Parameters get no gradients. `rough` gradients may come from the faster copy in 16-bit
+        floats.
         """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()
@@ -246,7 +247,7 @@ class FrozenClassifier:
                 f"`model` must be differentiable for this source, but {self.classifier.name!r}"
                 f" gives no gradients. Leave the source out {given} that has them."
             )
-        with contain_exits():  # the pass back may run code of the model's author too
+        with contain_exits():  # the backward pass may also run the user's code
             (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
 
@@ -255,9 +256,9 @@ class FrozenClassifier:
         return self.classifier.to_classes(logits, y)
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Return the loss that attacks increase, `(B,)`: cross-entropy, or minus the score of a task.
+        """Return the loss that attacks maximise, `(B,)`: cross-entropy, or minus the score of a task.
 
-        A score has any unit, and the cross-entropy of a large score is flat.
+        A score may have any unit, and the cross-entropy of a large score is flat.
         """
         logits, labels = self.to_classes(logits, y)
         if self.classifier.task is None:
@@ -265,7 +266,7 @@ class FrozenClassifier:
         return logits[:, 0] - logits[:, 1]
 
     def targets(self, y: Tensor) -> Tensor:
-        """Return what the answers are compared with: the labels, or the targets of a task."""
+        """Return the targets of answers: the labels, or the targets of a task."""
         known = self.classifier.targets
         return y if known is None else known.to(y.device)[y]
 
@@ -274,7 +275,7 @@ class FrozenClassifier:
         return self.features_and_logits(x)[0]
 
     def features_and_logits(self, x: Tensor, *, wanted: bool = True) -> tuple[Tensor, Tensor]:
-        """Return features and logits in one pass; if none are wanted, no features `(B, 0)`."""
+        """Return features and logits in one pass; features are `(B, 0)` unless they are wanted."""
         if not wanted:
             return x.new_empty(len(x), 0), self.logits(x)
         layer, backend = self.classifier.features, self.classifier.backend
@@ -297,7 +298,7 @@ class FrozenClassifier:
 
 @contextmanager
 def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[FrozenClassifier]:
-    """Yield the classifier in eval mode; afterwards every submodule is in the mode it was in."""
+    """Yield the classifier in eval mode; restore the mode of every submodule afterwards."""
     module = classifier.module
     modes = [] if module is None else [(layer, layer.training) for layer in module.modules()]
     try:
@@ -333,9 +334,9 @@ def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[
 
 
 def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
-    """Raise `ClassifierError` unless the model gives `classes` finite logits for inputs like `x`.
+    """Raise `ClassifierError` unless the model returns `classes` finite logits for inputs like `x`.
 
-    Return the care that the model turns out to need.
+    Return the special handling that the model needs.
     """
     pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
     with frozen(classifier) as model, torch.no_grad():

@@ -1,4 +1,4 @@
-"""Load a model: from a name, a file, Python code or an object to a `Classifier`."""
+"""Load a `Classifier` from a name, a file, Python code or an object."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def load_classifier(
 ) -> Classifier:
     """Load a model by name, file or Python code, or wrap an object.
 
-    `mean` and `std` override those that come with the weights. A name of the zoo takes the weights
-    shipped with nppr unless others are given; with `weights="random"` it is untrained. Classes and
-    channels that neither the caller nor the weights state are those of `data`. `features` names the
-    layer whose output counts as features.
+    `mean` and `std` override the normalisation that comes with the weights. A network of the zoo
+    uses the weights shipped with nppr unless others are given; with `weights="random"` it is
+    untrained. Classes and channels that neither the caller nor the weights state are taken from
+    `data`. `features` names the layer whose output counts as features.
     """
     if classes is not None and classes < 2:
         raise SpecError(f"`classes` must be a whole number >= 2, got {classes}.")
@@ -106,7 +106,7 @@ def _sha256(path: str | Path) -> str:
 
 
 def _with_weights(found: LoadedModel, path: str | Path, name: str) -> LoadedModel:
-    """Load the weights of a file into the model; the normalisation they state is taken."""
+    """Load the weights of a file into the model, and use the normalisation that they state."""
     if not isinstance(found.model, nn.Module):
         raise WeightsError(f"`weights` must be left out: {name!r} is not an nn.Module.")
     weights = read_weights(path)

@@ -12,7 +12,7 @@ from nppr.models.classifier import Model
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A model to load: `name` is the path of its file, its name behind the prefix, or Python code."""
+    """A model to load: `name` is the path of its file, its name after the prefix, or Python code."""
 
     name: str
     weights: str | Path | None = None
@@ -22,9 +22,9 @@ class ModelRequest:
 
     @property
     def outputs(self) -> int | None:
-        """The number of classes that a network must have; None if it comes with trained weights.
+        """The number of classes that a network must have, or None if it has trained weights.
 
-        A library that is given a number of classes replaces the trained last layer by a random one.
+        A library that receives a number of classes replaces the trained last layer by a random one.
         """
         if self.weights is None:
             return None
@@ -33,23 +33,23 @@ class ModelRequest:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model, and the normalisation that comes with it or with its weights, if they state one."""
+    """A model, and the normalisation that it or its weights state."""
 
     model: Model
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     states_normalisation: bool = True
     weights: Path | None = None
-    """The file of the weights, if the format has loaded it."""
+    """The file of the weights, if the format loaded it."""
 
 
 @dataclass(frozen=True)
 class ModelFormat:
-    """How models of one format are loaded.
+    """How to load models of one format.
 
-    load           loads the model of a request
-    has_weights    whether its models hold their weights, so that no others can be given
-    other_files    files that people give in its place, by suffix: what they are, and what to do
+    load           loads the model of a request has_weights    whether its models include their
+    weights, so that no others can be given other_files    similar files by suffix: what they are,
+    and what to do instead
     """
 
     load: Callable[[ModelRequest], LoadedModel]

@@ -1,9 +1,9 @@
 """Prepare a classifier: the fastest variant with the same answers, and its best micro-batch.
 
-Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
-`channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
-faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16` a copy in
-16-bit floats screens (`nppr.models.screening`).
+Two variants are tried on a copy: convolutions with their batch normalisation folded in, and the
+`channels_last` memory order. Each is kept only if the model runs, agrees with the original and is
+faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16`, a copy
+in 16-bit floats does the screening (`nppr.models.screening`).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ AGREEMENT = 1e-4
 """Largest difference of logits at which two variants agree, relative to the largest logit."""
 
 GRADIENT_AGREEMENT = 0.05
-"""Largest length of a difference of input gradients, relative to their length."""
+"""Largest length of a difference of input gradients, relative to the gradient's length."""
 
 GAIN = 1.03
 """Minimum gain to keep a speed-up; smaller gains are timing noise."""
 
 SPEEDUPS = ("folded", "channels_last")
-"""All speed-ups. Those that are asked for by name are kept without timing if the answers agree."""
+"""All speed-ups. Those requested by name are kept without timing if the answers agree."""
 
 MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
 """Upper limits of a micro-batch: images, and numbers in them."""
@@ -69,10 +69,10 @@ class FrozenPair:
 
 @dataclass(frozen=True)
 class PreparedClassifier:
-    """A classifier ready to measure with.
+    """A classifier that is ready to measure.
 
-    `original` is the model as it was given. `fast` gives the same answers and classifies the images;
-    `original` settles decisions that are too close to call (see `measure`).
+    `original` is the model as it was given. `fast` gives the same answers and classifies the
+    images; `original` settles decisions that are too close to call (see `measure`).
     """
 
     original: Classifier
@@ -84,11 +84,11 @@ class PreparedClassifier:
     """The changes that made `fast`, from `SPEEDUPS`."""
     images_per_second: float
     eager_images_per_second: float
-    """Without screening."""
+    """Speed without screening."""
     screening: ScreeningCopy | None = None
     """A copy in 16-bit floats that takes clear decisions instead of `fast`."""
     quantise: bool = False
-    """Perturbed inputs are rounded to 8 bits before it sees them."""
+    """Whether perturbed inputs are rounded to 8 bits before the model sees them."""
 
     @property
     def engine(self) -> str:
@@ -118,8 +118,8 @@ def prepare(
 ) -> PreparedClassifier:
     """Check the classifier on `probe` inputs `(B, C, H, W)`, then find speed-ups and micro-batch.
 
-    Each can be given: a resumed run repeats those it began with. The engine `bfloat16` adds a copy
-    for screening, or raises `ClassifierError` with the reason why the model has none.
+    Both can be given; a resumed run repeats its earlier ones. The engine `bfloat16` adds a copy for
+    screening, or raises `ClassifierError` with the reason why that is impossible.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -146,10 +146,10 @@ def prepare(
 def prepare_for_search(
     prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
 ) -> PreparedClassifier:
-    """Derive the variant that searches run: speed-ups and micro-batch do not depend on the clock.
+    """Return the variant for searches, whose speed-ups and micro-batch do not depend on timing.
 
-    So a fit rounds the same way in every run. The model is not checked again, and nothing is timed to
-    choose. With `exact` the variant has no copy for screening.
+    So a fit rounds the same way in every run. The model is not checked again. With `exact`, the
+    variant has no copy for screening.
     """
     original, probe = prepared.original, probe.to(prepared.device)
     wanted = fit_micro_batch(probe)
@@ -170,7 +170,7 @@ def prepare_for_search(
 
 
 def fit_micro_batch(probe: Tensor) -> int:
-    """Return the micro-batch in which searches classify inputs of this shape, `(B, C, H, W)`."""
+    """Return the micro-batch with which searches classify inputs of this shape, `(B, C, H, W)`."""
     return max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // max(1, probe[0].numel())))
 
 
@@ -189,10 +189,10 @@ def within_memory(name: str) -> Iterator[None]:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """Return the device asked for, else the accelerator, else PyTorch's default."""
+    """Return the requested device, or else the accelerator, or else PyTorch's default."""
     if device is None:
         accelerator = None
-        if torch.accelerator.is_available():  # asked first: without one, PyTorch 2.6 raises below
+        if torch.accelerator.is_available():  # first, as PyTorch 2.6 raises below without one
             accelerator = torch.accelerator.current_accelerator()
         return accelerator or torch.get_default_device()
     try:
@@ -210,7 +210,7 @@ def _device(classifier: Classifier, device: str | torch.device | None) -> torch.
     if device is not None:
         return usable_device(device)
     if classifier.module is None or classifier.device != torch.get_default_device():
-        # A plain callable, or a model that the caller has put somewhere, stays where it is.
+        # A plain callable, or a model that the caller placed on a device, stays there.
         return classifier.device or torch.get_default_device()
     return usable_device(None)
 
@@ -218,7 +218,7 @@ def _device(classifier: Classifier, device: str | torch.device | None) -> torch.
 def _fastest(
     original: Classifier, probe: Tensor, given: Sequence[str] | None
 ) -> tuple[Classifier, tuple[str, ...]]:
-    """Return the fastest variant that agrees, or the one with the given speed-ups, and their names."""
+    """Return the fastest variant that agrees, or the one with the given speed-ups; and their names."""
     best, speedups = original, tuple[str, ...]()
     if original.module is None:
         return best, speedups
@@ -233,7 +233,7 @@ def _fastest(
                 kept = _agree(_answers(candidate, probe), true) and (
                     _faster(candidate, best, probe) if given is None else name in given
                 )
-        except Exception as error:  # a foreign model may fail in any way: it then runs as it is
+        except Exception as error:  # a user's model may fail in any way: it then runs as it is
             logger.debug("%s does not run %s: %s", original.name, name, error)
             continue
         if kept:
@@ -242,21 +242,21 @@ def _fastest(
 
 
 def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClassifier:
-    """Add a copy in 16-bit floats that takes clear decisions, and the speed that this gives."""
+    """Add a copy in 16-bit floats that takes clear decisions, and measure the resulting speed."""
     if prepared.original.task is not None:
         raise ClassifierError(
             f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
         )
     some = _repeat(probe, prepared.micro_batch)
     try:
-        # In 16-bit floats a folded model has half the error of one that is not folded.
+        # In 16-bit floats, a folded model has half the error.
         run = trace_in_bfloat16(_fastest(prepared.original, some, SPEEDUPS)[0], some)
         screening = calibrate(run, prepared.fast, probe)
     except ClassifierError:
         raise
-    except Exception as error:  # tracing a foreign model may fail in any way
+    except Exception as error:  # tracing a user's model may fail in any way
         cause: BaseException = error
-        while cause.__cause__ is not None:  # the outermost one may be about PyTorch's internals
+        while cause.__cause__ is not None:  # the outermost error may be about PyTorch's internals
             cause = cause.__cause__
         raise ClassifierError(
             f"`engine` {BFLOAT16} must be able to trace this model, but failed:"
@@ -300,7 +300,7 @@ def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[
         ]
         values = [logits for _, logits in found]
         if classifier.features is not None:
-            # Folding rebuilds the model from its innermost layers: this one may not run any more.
+            # Folding rebuilds the model from its innermost layers, so this layer may no longer run.
             values.append(model.features(probe).detach())
     return values, [gradient for gradient, _ in found]
 
@@ -309,7 +309,7 @@ def _agree(
     ours: tuple[list[Tensor], list[Tensor]], true: tuple[list[Tensor], list[Tensor]]
 ) -> bool:
     """Whether the answers of a variant agree with the `true` ones of the original model."""
-    # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
+    # Rounding can break a tie of a max-pool differently, which moves a gradient to another pixel.
     return all(
         value.shape == other.shape
         and bool((value - other).abs().max() <= AGREEMENT * other.abs().max())
@@ -329,7 +329,7 @@ def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
 def _seconds(
     classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
 ) -> list[float]:
-    """Return the best time of a forward pass of each classifier, see `_best_times`."""
+    """Return the best time of a forward pass of each classifier; see `_best_times`."""
     with contextlib.ExitStack() as stack:
         models = [stack.enter_context(frozen(each)) for each in classifiers]
         passes = [partial(model.logits, x) for model in models]
@@ -361,10 +361,10 @@ def _best_times(
 def _best_micro_batch(
     classifier: Classifier, probe: Tensor, given: int | None
 ) -> tuple[int, float]:
-    """Find the smallest micro-batch within 3 % of the best speed, and images per second there.
+    """Return the smallest micro-batch within 3 % of the best speed, and images per second there.
 
-    The search ends at a size that is slow or when two sizes in a row gain nothing. A size that is
-    given, or the smallest one tried, is halved until it fits into memory.
+    The search ends at a slow size, or if two sizes in a row gain nothing. A given size, or the
+    smallest one tried, is halved until it fits into memory.
     """
     if given is not None:
         return _fitting(classifier, probe, given)
@@ -387,7 +387,7 @@ def _best_micro_batch(
 
 
 def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, float]:
-    """Return the size, or the first of its halves that fits into memory, and images per second."""
+    """Return the size, halved until it fits into memory, and images per second."""
     try:
         return size, _speed(classifier, probe, size)
     except (RuntimeError, MemoryError) as error:

@@ -1,11 +1,11 @@
-"""Rough gradients: with the engine `bfloat16` fits of noise follow a copy in 16-bit floats.
+"""Rough gradients: with the engine `bfloat16`, fits of noise follow a copy in 16-bit floats.
 
-A fit averages gradients over many inputs and needs a direction, not its last digits; the noise it
-finds is selected and measured with the model. On a processor that computes in 16-bit floats, their
-forward and backward passes take two thirds of the time. On resnet20, rough and exact gradients have a
-cosine of 0.98. Attacks and the rung `per-input` follow the gradient of a single input and take exact
-gradients. The processor, the model and the probe decide whether a fit takes rough gradients, and the
-clock does not: the same seed gives the same noise.
+A fit averages gradients over many inputs and needs only their direction; the noise it finds is
+selected and measured with the model. On a processor that computes in 16-bit floats, forward and
+backward passes take two thirds of the time. On resnet20, rough and exact gradients have a cosine of
+0.98. Attacks and the rung `per-input` follow the gradient of a single input and use exact
+gradients. The processor, the model and the probe decide whether a fit uses rough gradients. Timing
+does not, so the same seed gives the same noise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def with_rough_gradients(
 ) -> PreparedClassifier:
     """Add a copy of the model for rough gradients, if it is `wanted`.
 
-    None adds it if the copy is faster and points the same way. Accelerators run as they are.
+    None adds it if the copy is faster and its gradients agree. Accelerators are left unchanged.
     """
     model = prepared.fast
     if model.module is None or wanted is False:
@@ -43,13 +43,13 @@ def with_rough_gradients(
     try:
         if wanted or _suits(prepared, probe.to(prepared.device)):
             return replace(prepared, fast=model.with_bfloat16_copy(Bfloat16Model(model)))
-    except Exception as error:  # a foreign model may fail in any way
+    except Exception as error:  # a user's model may fail in any way
         logger.debug("%s has no rough gradients: %s", model.name, error)
     return prepared
 
 
 def _suits(prepared: PreparedClassifier, probe: Tensor) -> bool:
-    """Whether rough gradients are faster and point the same way."""
+    """Whether rough gradients are faster and point in the same direction."""
     model = prepared.fast
     if prepared.device.type != "cpu" or not computes_in_bfloat16(prepared.device):
         return False

@@ -1,14 +1,14 @@
 """Screening: a copy of the model in 16-bit floats takes clear decisions, the model takes the others.
 
-16-bit floats are about twice as fast as 32-bit floats on some processors, and their logits are off by
-a little. So the copy goes first, and every image whose margin
+16-bit floats are about twice as fast as 32-bit floats on some processors, with small errors in the
+logits. The copy classifies first. Every image whose margin
 
     m = max_{j != y} h_j - h_y
 
-is within a band around 0 goes through the model as well, whose logits then count. The band is several
-times as wide as the errors on a probe. That makes errors rare and proves nothing. So the model repeats
-a random share of the decisions that the copy takes alone; `nppr.statistics.estimates.Allowance` states
-what that shows.
+is within a band around 0 is then classified by the model, whose logits count. The band is several
+times as wide as the errors on a probe. This makes wrong decisions rare but proves nothing, so the
+model repeats a random share of the decisions that the copy takes alone.
+`nppr.statistics.estimates.Allowance` states the resulting guarantee.
 """
 
 from __future__ import annotations
@@ -27,35 +27,36 @@ from nppr.models.classifier import Classifier, FrozenClassifier, frozen
 from nppr.system.specs import BFLOAT16
 
 BAND = 6.0
-"""Half-width of the band in root mean squares of the largest error of an image of the probe.
+"""Half-width of the band, in root mean squares of the largest error of each image of the probe.
 
-The error of the one difference of logits that decides is smaller: the band is about 8 of its standard
-deviations wide, and in 50,000 draws on CIFAR-10 the largest was 5.3 (resnet20) and 6.6 (resnet18).
+The error of the one difference of logits that decides is smaller: the band is about 8 of its
+standard deviations wide, and in 50,000 draws on CIFAR-10 the largest was 5.3 (resnet20) and 6.6
+(resnet18).
 """
 
 SAFETY = 2.0
-"""The band is at least this many times as wide as the largest error on the probe."""
+"""Least width of the band, in multiples of the largest error on the probe."""
 
 OUTLIER = 5.0
-"""Largest error in the same root mean squares; of 256 normal errors the largest is about 3."""
+"""Largest error allowed, in the same root mean squares; of 256 normal errors the largest is about 3."""
 
 NOISE = (0.0, 0.02, 0.05, 0.1)
-"""Radii of the uniform noise on the images on which errors are measured."""
+"""Radii of the uniform noise added to the images on which errors are measured."""
 
 CLOSE = 1e-4
 """Margin relative to the largest logit below which an audited decision counts as contradicted."""
 
 LEAST_SHARE, MOST_SHARE = 0.02, 0.5
-"""Least and most share of the decisions that is repeated; above the most, nothing is gained."""
+"""Smallest and largest share of decisions to repeat; above the largest, nothing is gained."""
 
 NOTICED = 0.8
-"""Least probability that the audit notices an input whose draws are all decided wrongly."""
+"""Least probability that the audit notices an input with all draws decided wrongly."""
 
 AUDIT_ERROR = 0.005
 """Error of the audit at which `WIDENING` is computed: a tenth of the error at 95 %."""
 
 WIDENING = 0.02
-"""A source whose intervals would widen by more than this is measured exactly."""
+"""Largest widening of intervals; a source that needs more is measured exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,26 +64,26 @@ class ScreeningCopy:
     """A copy of a model in 16-bit floats, and the cost of screening with it."""
 
     run: Callable[[Tensor], Tensor]
-    """Normalised inputs to logits."""
+    """Map normalised inputs to logits."""
     band: float
-    """Largest margin, in logits, that the model decides."""
+    """Largest margin, in logits, at which the model decides."""
     unclear: float
     """Share of images of the probe with such a margin."""
     cost: float = 0.0
-    """Time of a forward pass, as a share of the time of the model."""
+    """Share of probe images with such a margin."""
 
     @property
     def share_of_time(self) -> float:
-        """Time of screening, as a share of the time of the model, if all images were like the probe."""
+        """Time of screening images like the probe, as a share of the time of the model."""
         return self.cost + self.unclear + LEAST_SHARE
 
     def logits(self, model: FrozenClassifier, x: Tensor, size: int) -> Tensor:
-        """Logits of the copy for images in [0, 1], `(N, classes)`; NaN if the copy fails."""
+        """Return the copy's logits for images in [0, 1], `(N, classes)`; NaN if the copy fails."""
         try:
             seen = quantised(x) if model.quantise else x
             parts = model.classifier.normalised(seen).split(size)
             return torch.cat([self.run(part).float() for part in parts])
-        except Exception:  # a traced model may fail in any way: the model then decides
+        except Exception:  # a traced model may fail in any way; the model then decides
             return torch.full((len(x), 1), torch.nan, device=x.device)
 
 
@@ -91,7 +92,8 @@ def calibrate(
 ) -> ScreeningCopy:
     """Find the width of the band for a copy, on a probe `(B, C, H, W)` with uniform noise.
 
-    The error of an image is the largest of the differences between its top logit and another one.
+    The error of an image is the largest error of a difference between its top logit and another
+    one.
     """
     noise = torch.Generator().manual_seed(0)
     errors, gaps = [], []
@@ -108,7 +110,7 @@ def calibrate(
             gaps.append(largest[:, 0] - largest[:, 1])
     every = torch.cat(errors)
     typical, worst = float(every.square().mean().sqrt()), float(every.max())
-    if not worst <= OUTLIER * typical:  # NaN is not
+    if not worst <= OUTLIER * typical:  # also true for NaN
         raise ClassifierError(
             f"`engine` {BFLOAT16} must have errors of about one size on this model, but some are much"
             " larger. Leave out --engine."
@@ -118,10 +120,11 @@ def calibrate(
 
 
 def audit_share(inputs: int, draws: int) -> float:
-    """Return the share of the decisions taken alone that is repeated, 0 if the source must be exact.
+    """Return the share of the copy's decisions to repeat, or 0 if the source must be exact.
 
-    With S draws and a share q, the audit notices an input whose draws are all wrong with probability
-    `1 - (1 - q)^S`: see `nppr.statistics.estimates.Allowance` for what that shows.
+    With S draws and a share q, the audit notices an input whose draws are all wrong with
+    probability `1 - (1 - q)^S`; see `nppr.statistics.estimates.Allowance` for the resulting
+    guarantee.
 
     >>> [round(audit_share(*each), 3) for each in ((500, 100), (500, 16), (100, 100), (500, 2))]
     [0.02, 0.096, 0.0, 0.0]
@@ -133,7 +136,7 @@ def audit_share(inputs: int, draws: int) -> float:
 
 
 class Screen:
-    """The copy and the model together; the model repeats a `share` of the decisions of the copy."""
+    """The copy and the model together; the model repeats a `share` of the copy's decisions."""
 
     def __init__(self, copy: ScreeningCopy, model: FrozenClassifier, share: float) -> None:
         self.copy = copy
@@ -141,11 +144,11 @@ class Screen:
         self.share = share
 
     def logits(self, x: Tensor, y: Tensor, coins: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Logits `(N, classes)` of images and labels in micro-batches of `size`, and the audit.
+        """Return logits `(N, classes)` of labelled images, in micro-batches of `size`, and the audit.
 
         `coins` `(N,)` are uniform in [0, 1) and independent of the images. The audit `(N, 3)` marks
-        decisions that the copy took alone, those of them that were repeated, and those that the model
-        contradicted.
+        decisions that the copy took alone, those of them that were repeated, and those that the
+        model contradicted.
         """
         logits = self.copy.logits(self.model, x, size)
         margins = margin(logits, y) if logits.shape[1] > 1 else logits[:, 0]

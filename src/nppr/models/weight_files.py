@@ -1,8 +1,9 @@
 """Weight files: safetensors, and PyTorch state dicts read with the strict reader.
 
-Metadata of our safetensors files (all text): `architecture`, `classes`, `mean`, `std` (numbers
-separated by commas) and `stem`. A pickle that holds anything but plain tensors is refused, never run.
-torch.save does not compress: an archive that unpacks to far more than it takes is refused too.
+Metadata of nppr's safetensors files (all text): `architecture`, `classes`, `mean`, `std` (numbers
+separated by commas) and `stem`. A pickle that contains anything but plain tensors is refused and
+never run. torch.save does not compress, so an archive that unpacks to far more than its size is
+refused too.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from nppr.system.specs import MOST_CLASSES
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
 ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
-"""How a zip archive as torch.save writes it, and a bare pickle of protocol 2 or later, begin."""
+"""First bytes of a zip archive written by torch.save, and of a bare pickle of protocol 2 or later."""
 
 COUNTER = "num_batches_tracked"
-"""A counter of batch normalisation, without effect once training is over."""
+"""A counter of batch normalisation, which has no effect after training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +42,12 @@ class Weights:
 
     @property
     def architecture(self) -> str | None:
-        """The network they belong to, None if the file does not name it."""
+        """The network they belong to, or None if the file does not name it."""
         return self.metadata.get("architecture", self.metadata.get("arch"))
 
     @property
     def classes(self) -> int | None:
-        """The number of classes, None if the file does not state it."""
+        """The number of classes, or None if the file does not state it."""
         text = self.metadata.get("classes")
         if text is None:
             return None
@@ -59,11 +60,11 @@ class Weights:
 
     @property
     def channels(self) -> int:
-        """Channels of the input: the inputs of the first convolution by name."""
+        """The number of input channels, taken from the first convolution by name."""
         return next((t.shape[1] for _, t in sorted(self.tensors.items()) if t.ndim == 4), 1)
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
-        """The numbers of a metadata entry such as `mean`, or None."""
+        """Return the numbers of a metadata entry such as `mean`, or None."""
         if name not in self.metadata:
             return None
         try:
@@ -130,7 +131,7 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
         if zipped:
             limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
             limit.require(read_unpacked_size(path))
-        with warnings.catch_warnings():  # of what a damaged file asks for
+        with warnings.catch_warnings():  # warnings about the content of a damaged file
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except OversizeError as error:
@@ -148,7 +149,7 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
 
 
 def _check_dense(tensors: dict[str, Tensor], path: Path) -> None:
-    """Raise unless all tensors are plain ones, and together not far larger than the file.
+    """Raise unless all tensors are plain, and together not far larger than the file.
 
     A view may repeat one number of the file billions of times.
     """
@@ -167,7 +168,7 @@ def _check_dense(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
-    """The state dict itself or inside one of the usual containers."""
+    """Return the state dict itself, or the one inside a usual container."""
     for name in CONTAINERS:
         if isinstance(content, dict) and isinstance(content.get(name), dict):
             return _state_dict(content[name], path)
@@ -185,7 +186,7 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
 
 
 def _without_prefix(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
-    """Names without the prefix that wrappers give to all of them, unless it belongs to the names."""
+    """Remove a prefix that wrappers add to all names, unless it belongs to the names."""
     if not tensors or wanted & set(tensors):
         return tensors
     for prefix in PREFIXES:

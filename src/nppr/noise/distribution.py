@@ -21,8 +21,8 @@ from nppr.noise.family import COLD, FLOOR_NOISE, Family, Rule, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
 from nppr.noise.upsample import make_upsampler
 
-NOISE = "learned"
-COMPONENT = "learned/component"
+NOISE_STREAM = "learned"
+COMPONENT_STREAM = "learned/component"
 
 FULL_SCALE = -8.0
 """Start of the scale: s = exp(-softplus(-8)) = 0.9997."""
@@ -65,7 +65,7 @@ class Distribution(nn.Module):
         return self.chosen.new_ones((), dtype=torch.float32)
 
     def sees(self, y: Tensor, features: Tensor | None = None) -> Context:
-        """What the noise may see of inputs with labels `(B,)`; without classes they tell it nothing."""
+        """Return the view that the noise has of inputs with labels `(B,)`."""
         return Context(y if self.classes > 1 else torch.zeros_like(y), features)
 
     def relaxed(
@@ -96,7 +96,7 @@ class Distribution(nn.Module):
         size = self.mixture.covariance.noise_size(self.family.components)
         still = gumbel.new_zeros(*gumbel.shape[:2], size)
         means = given.relaxed(gumbel, still, tau)
-        step = self._split(one.normal(NOISE, (self.upsampler.positions * means.shape[-1],)))
+        step = self._split(one.normal(NOISE_STREAM, (self.upsampler.positions * means.shape[-1],)))
         with torch.no_grad():
             sides = [self._perturbation(means + sign * std * step, one, budget) for sign in (1, -1)]
         return means, step, torch.cat(sides, 1)
@@ -151,7 +151,7 @@ class Distribution(nn.Module):
         return other
 
     def with_floor(self, floor: float) -> Distribution:
-        """The same with another floor rho."""
+        """Return the distribution with another floor rho."""
         if floor == self.family.floor:
             return self
         other = copy.deepcopy(self)
@@ -165,12 +165,14 @@ class Distribution(nn.Module):
 
     def _uniform(self, draws: DrawBlock, components: int) -> Tensor:
         """Return uniform numbers that choose among components, `(B, S P, K)`."""
-        return self._split(draws.uniform(COMPONENT, (self.upsampler.positions * components,)))
+        return self._split(
+            draws.uniform(COMPONENT_STREAM, (self.upsampler.positions * components,))
+        )
 
     def _normal(self, draws: DrawBlock, components: int) -> Tensor:
-        """Return the normal numbers of latent vectors that mix so many components."""
+        """Return the normal numbers of latent vectors that mix this many components."""
         size = self.mixture.covariance.noise_size(components)
-        return self._split(draws.normal(NOISE, (self.upsampler.positions * size,)))
+        return self._split(draws.normal(NOISE_STREAM, (self.upsampler.positions * size,)))
 
     def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:
         vectors = latent.unflatten(1, (-1, self.upsampler.positions)).flatten(-2)

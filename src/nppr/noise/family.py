@@ -32,7 +32,7 @@ TORCH_KERNEL = -0.75
 
 
 class Rule(StrEnum):
-    """How a component is chosen for an input: by the weights, or sharpened."""
+    """The way to choose a component for an input: by the weights, or sharpened."""
 
     WEIGHTS = "weights"
     LARGEST = "largest"
@@ -119,11 +119,11 @@ class Family:
 
     @property
     def admissible(self) -> AdmissibleSet:
-        """What its noise knows, what it is made of, and how random it must be."""
+        """The admissible set of its noise."""
         return AdmissibleSet(self.dependency, self.structure, self.floor)
 
     def with_(self, **changes: Any) -> Family:
-        """The same but for some of its settings."""
+        """Return the family with some of its settings changed."""
         return replace(self, **changes)
 
 

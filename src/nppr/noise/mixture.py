@@ -1,8 +1,8 @@
 """The latent mixture `e ~ sum_k pi_k N(mu_k, Sigma_k)` given a context.
 
 Every parameter is `free[k] + residual(context)`, and the last layer of every residual starts at zero:
-a family that sees more starts exactly at one that sees less. With `random_start` there is no free part
-where a head sees the context, and heads start as PyTorch's layers do. Where D is larger than J, the
+a family that sees more starts exactly at one that sees less. With `random_start` parameters with a head
+have no free part, and heads start as PyTorch's layers do. Where D is larger than J, the
 width of the heads, features move the means along J directions that all components share: `mu_k(x) =
 free[k] + c_k(x) basis` with c_k(x) in R^J, so a draw mixes J numbers of each component and never D.
 Relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what is measured.
@@ -31,12 +31,12 @@ START_STD = math.exp(-1)
 """Standard deviation of the latent coordinates at the start of a fit."""
 
 RANDOM_START_STD = math.log(2)
-"""The same with `random_start`: the softplus of 0."""
+"""Standard deviation at the start with `random_start`: the softplus of 0."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the noise may see: labels `(B,)` and features `(B, F)`."""
+    """The knowledge of the noise: labels `(B,)` and features `(B, F)`."""
 
     labels: Tensor
     features: Tensor | None = None

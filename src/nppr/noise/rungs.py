@@ -21,20 +21,20 @@ class Known(StrEnum):
     LABEL = "label"
     FEATURES = "features"
     INPUT = "input"
-    """The input itself: a law of its own for every input."""
+    """The input itself: every input has a separate law."""
 
 
 @dataclass(frozen=True)
 class RungDeclaration:
-    """What a rung knows, how it is searched, and its words."""
+    """The declaration of a rung: its knowledge, its search and its words."""
 
     knows: frozenset[Known]
     dependence: str
     """The predicate that follows "the noise" or "the law of the parameters"."""
     epithet: str
-    """What tells its noise from that of other rungs, after "the worst noise found"."""
+    """The words that follow "the worst noise found"."""
     threats: Mapping[str, str]
-    """What such noise is in practice, by `Nouns.kind`."""
+    """Examples of such noise in practice, by `Nouns.kind`."""
     starts_from: str | None = None
     """The rung whose noise its search starts from."""
     presets: tuple[str, ...] = ("nppr", "paper")
@@ -49,7 +49,7 @@ _RULE = "by a rule that carries over to new inputs"
 class Dependency(StrEnum):
     """A rung of the ladder: what the noise may depend on.
 
-    Of a fitted mixture, the first four are the structures of the paper:
+    The first four are the structures of a fitted mixture in the paper:
 
     dependency    weights see                components see
     independent   nothing                    nothing
@@ -153,7 +153,7 @@ class Dependency(StrEnum):
 
     @property
     def knows(self) -> frozenset[Known]:
-        """What the noise knows."""
+        """The knowledge of the noise."""
         return self.declared.knows
 
     @property
@@ -173,7 +173,7 @@ class Dependency(StrEnum):
 
     @property
     def epithet(self) -> str:
-        """The words that tell its noise from that of other rungs, after "the worst noise found"."""
+        """The words that follow "the worst noise found"."""
         return self.declared.epithet
 
     def contains(self, other: Dependency, *, label_only: bool = False) -> bool:
@@ -224,7 +224,7 @@ class Dependency(StrEnum):
         return f"{nouns.subject} {self.declared.dependence}"
 
     def threat_of(self, nouns: Nouns = NOISE) -> str:
-        """Return what such noise stands for in practice, in the nouns of a budget."""
+        """Return examples of such noise in practice, in the nouns of a budget."""
         return self.declared.threats[nouns.kind]
 
 

@@ -23,9 +23,9 @@ class Structure:
 
     name: str
     meaning: str
-    """What the noise is made of, after "the noise is"."""
+    """The words that follow "the noise is"."""
     threat: str
-    """What such noise is in practice."""
+    """Examples of such noise in practice."""
     sampler: str
     """`module:function` that makes an `Upsampler` of a family and a shape (C, H, W)."""
     inside: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Structure:
     transforms: bool = True
     """Whether parameters of a transformation can have it; they have no positions."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """What the recipe of its searches changes, by the fields of `Recipe`."""
+    """Changes of the recipe of its searches, by the fields of `Recipe`."""
 
     def contains(self, other: str) -> bool:
         """Return whether all noise of the other structure has this one."""

@@ -23,7 +23,7 @@ ROUTING = 3.0
 """Logit of a class for its component: 20 times the weight of any other."""
 
 OWN_ROUTING = 20.0
-"""The same where every class has a component of its own, which nothing else should use."""
+"""The logit if every class has a component that no other class should use."""
 
 RIDGE = 1e-2
 
@@ -31,7 +31,7 @@ RIDGE = 1e-2
 def grow(parent: Distribution, family: Family, classes: int, features: int = 0) -> Distribution:
     """A distribution of `family` with the law of `parent`, whose family lies inside it.
 
-    What the child sees beyond its parent enters through layers that are zero. Where it has more
+    Knowledge beyond that of the parent enters through layers that are zero. If the child has more
     components, the heaviest ones are split into copies of equal weight.
     """
     _require_inside(parent, family)
@@ -67,7 +67,7 @@ def route_by_label(distribution: Distribution) -> None:
 
 @torch.no_grad()
 def route_by_features(distribution: Distribution, features: Tensor, labels: Tensor) -> None:
-    """The same by the feature head: features `(N, F)` reveal the class of most inputs."""
+    """Send classes to components by the feature head: features `(N, F)` reveal most classes."""
     mixture = distribution.mixture
     seen = mixture.shared((features - mixture.feature_mean) * mixture.feature_scale)
     mixture.input_weights.weight.copy_(_ridge(seen, _wanted(distribution, labels)).T)

@@ -1,4 +1,4 @@
-"""Rare failures: probabilities of single inputs far below what plain draws can show."""
+"""Rare failures: failure probabilities of single inputs far below the reach of plain draws."""
 
 from nppr.rare.failure_probabilities import (
     CombinedFailures,

@@ -1,18 +1,18 @@
 """Failure probabilities of single inputs that plain draws would not show.
 
-Each input gets R independent runs of multilevel splitting. With fixed levels the estimate of a run is
-unbiased for p, and with levels chosen on the way its bias is of order 1/N, while its logarithm lies
-below log p by half its variance. So runs are combined by their arithmetic mean: with N = 100 and
-p = 1e-6 (linear classifier) it is 3 % too high, the geometric mean 40 % too low.
+Each input gets R independent runs of multilevel splitting. With fixed levels, the estimate of a run
+is unbiased for p; with levels chosen during the run, its bias is of order 1/N. Its logarithm lies
+below log p by half its variance, so runs are combined by their arithmetic mean: with N = 100 and p
+= 1e-6 (linear classifier) it is 3 % too high, the geometric mean 40 % too low.
 
-The interval is `log p -+ t s / sqrt(R)` with the Student quantile t of R - 1 degrees of freedom and s
-the spread of log p over the runs, or that of independent points where this is larger. It is
-approximate: log p is nearly normal, and runs that all miss a region of failures do not show it. So an
-estimate is an indication: it counts the failures to which the margin leads.
+The interval is `log p -+ t s / sqrt(R)` with the Student quantile t of R - 1 degrees of freedom. s
+is the spread of log p over the runs, or the spread of independent points if that is larger. The
+interval is approximate: log p is nearly normal, and runs that all miss a region of failures do not
+show it. An estimate is thus an indication: it counts the failures to which the margin leads.
 
-The `limit` beside it is guaranteed. The first populations of the R runs are R N independent draws from
-the law of the noise, for any margin, and a Clopper-Pearson upper limit is made of the failures
-among them. The plain draws do not count: inputs are followed because these showed no failure.
+The accompanying `limit` is guaranteed. The first populations of the R runs are R N independent
+draws from the law of the noise, for any margin; their failures give a Clopper-Pearson upper limit.
+The plain draws do not count, because inputs are followed only if these showed no failure.
 """
 
 from __future__ import annotations
@@ -55,21 +55,22 @@ from nppr.system.records import read_undamaged, shorten_error, write_record
 REPLICATES = 5
 FEWEST_PARTICLES = 100
 MOST_PARTICLES = 4000
-"""Fewest and most particles of a run."""
+"""Smallest and largest number of particles in a run."""
 
 RARE_ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "limit", "spread", "calls")
-"""The fields of `Rare` with one number per input."""
+"""Fields of `Rare` with one number per input."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rare:
     """Failure probabilities of some inputs of a split, one entry each.
 
-    `log_p`, `log_low` and `log_high` are natural logarithms, `spread` the standard error of log p,
-    `particles` the number in each of the `replicates` runs of an input. `status` is FOUND if all runs
-    reached failures. The estimates and intervals are an indication, see `Status`. With probability at
-    least `confidence` the failure probability of an input is at most its `limit`, from independent
-    draws alone. `calls` are those of each input, features included.
+    `log_p`, `log_low` and `log_high` are natural logarithms, `spread` is the standard error of log
+    p, and `particles` is the number in each of the `replicates` runs of an input. `status` is FOUND
+    if all runs reached failures. The estimates and intervals are an indication; see `Status`. With
+    probability at least `confidence`, the failure probability of an input is at most its `limit`,
+    which uses independent draws alone. `calls` counts the calls for each input, including those for
+    features.
     """
 
     source: str
@@ -115,11 +116,11 @@ def estimate_rare_failures(
     floor: float = math.exp(LOG_FLOOR),
     progress: ProgressCallback | None = None,
 ) -> Rare:
-    """The failure probabilities of the inputs at `positions` of a split, with at most `calls` calls.
+    """Estimate the failure probabilities of the inputs at `positions` of a split.
 
-    Each input has the same share of the calls, and its runs as many particles (FEWEST to MOST) as can
-    reach `floor` with it: more frequent failures use fewer calls than their share. A failure is
-    a margin `max_{j != y} h_j - h_y >= 0` of the fast form of the classifier.
+    All inputs together use at most `calls` calls, each an equal share. Runs use as many particles
+    (FEWEST to MOST) as can reach `floor` with that share; more frequent failures use fewer calls. A
+    failure is a margin `max_{j != y} h_j - h_y >= 0` of the fast variant of the classifier.
     """
     places = np.asarray(positions, dtype=np.int64)
     _check(split, places, replicates, confidence, floor)
@@ -129,7 +130,7 @@ def estimate_rare_failures(
         latent = make_latent(source, models.fast, x, y)
         source, own = source.with_features(models.fast, split, places, classifier.micro_batch)
         spent = models.fast.calls - before
-        own[0] += spent - own.sum()  # the perturbation of the first input, where it takes features
+        own[0] += spent - own.sum()  # the perturbation of the first input, if it uses features
         limit = (calls - spent) // (len(places) * replicates)
         particles = _particles(limit, math.log(floor), calls)
         judge = MarginJudge(models.fast, replace(latent, source=source), classifier.micro_batch)
@@ -167,7 +168,7 @@ def estimate_rare_failures(
 
 
 def count_calls(particles: int, log_p: float) -> int:
-    """About how many calls a run of this many particles makes, down to `log_p`.
+    """Estimate the number of calls of a run with this many particles, down to `log_p`.
 
     >>> count_calls(1000, math.log(1e-6))
     10000
@@ -204,7 +205,7 @@ def _check(
 def _reporter(
     progress: ProgressCallback | None, name: str, judge: MarginJudge, runs: int
 ) -> Callable[[Levels], None]:
-    """Reports, at the end of a run, the images judged of those that runs may still take."""
+    """Return a callback for the end of a run that reports images judged and the possible total."""
     ended: list[int] = []
 
     def report(run: Levels) -> None:
@@ -217,7 +218,7 @@ def _reporter(
 
 
 def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatArray]:
-    """The log p of each input from its runs, and its standard error."""
+    """Return the log p of each input, combined from its runs, and its standard error."""
     each = np.array([[run.log_p for run in row] for row in rows])
     ideal = np.array([[run.variance for run in row] for row in rows]).mean(1)
     replicates = each.shape[1]
@@ -226,7 +227,7 @@ def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatAr
 
 
 def _worst(runs: Sequence[Levels]) -> Status:
-    """FOUND if all are, OUT_OF_CALLS if any is."""
+    """Return FOUND if all runs are, OUT_OF_CALLS if any is."""
     return max((run.status for run in runs if run.status), key=list(Status).index)
 
 
@@ -234,8 +235,8 @@ def _worst(runs: Sequence[Levels]) -> Status:
 class CombinedFailures:
     """Failure probabilities of all inputs of a tally `(N,)`, and their standard errors.
 
-    `by_splitting` marks estimates of splitting. An input that never failed and that splitting was not
-    run on counts as 0, without an error.
+    `by_splitting` marks estimates by splitting. An input that never failed, and on which splitting
+    was not run, counts as 0 without an error.
     """
 
     failures: FloatArray
@@ -243,22 +244,23 @@ class CombinedFailures:
     by_splitting: BoolArray
 
     def added(self, among: BoolArray) -> float:
-        """What splitting adds to the mean over inputs: in expectation, the bias of the mean."""
+        """Return the contribution of splitting to the mean over inputs; its expectation is the bias."""
         return float(np.where(self.by_splitting, self.failures, 0.0)[among].mean())
 
 
 def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
-    """Plain draws and splitting together: a failure probability for every input of a tally.
+    """Combine plain draws and splitting into a failure probability for every input of a tally.
 
     Inputs that failed in some of their S draws keep the share of failures, with its binomial error.
-    Inputs that never failed have the estimate of splitting, with the error `p sqrt(exp(s^2) - 1)` for a
-    standard error s of log p. Errors of different inputs are independent, so that of the mean over n
-    inputs is `sqrt(sum error^2) / n`; it holds for this test set.
+    Inputs that never failed have the estimate by splitting, with the error `p sqrt(exp(s^2) - 1)`
+    for a standard error s of log p. Errors of different inputs are independent, so the error of the
+    mean over n inputs is `sqrt(sum error^2) / n`; it holds for this test set.
 
-    The mean of a tally is unbiased without any help: its zeros make up for the failures it shows by
-    luck. Putting q_i for the zeros therefore lifts the expected mean by `mean_i q_i (1 - q_i)^S`, which
-    is also the expected contribution of splitting (`added`). So the single probabilities gain, above
-    all those below 1/S; the combined mean errs on the side of failures, by no more than what was added.
+    The mean of a tally is already unbiased: its zeros compensate for the failures it shows by luck.
+    Replacing the zeros by q_i therefore raises the expected mean by `mean_i q_i (1 - q_i)^S`, which
+    is also the expected contribution of splitting (`added`). The single probabilities improve,
+    above all those below 1/S; the combined mean overestimates failures, by at most the amount
+    added.
     """
     within = rare.positions.max() < len(tally.indices)
     if not within or not np.array_equal(tally.indices[rare.positions], rare.indices):
@@ -275,7 +277,7 @@ def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
 
 
 def join_rare(parts: Sequence[Rare]) -> Rare:
-    """The results of several groups of inputs of one source as one."""
+    """Join the results of several groups of inputs of one source."""
     first = parts[0]
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS}
     return Rare(
@@ -289,7 +291,7 @@ def join_rare(parts: Sequence[Rare]) -> Rare:
 
 
 def format_rare_csv(found: Mapping[str, Rare]) -> str:
-    """One line per input that splitting was run on: its estimate, and its guaranteed limit."""
+    """Return a CSV with one line per input that splitting was run on: estimate and guaranteed limit."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["index", "source", "p", "low", "high", "limit", "status", "calls"])
@@ -304,7 +306,7 @@ def format_rare_csv(found: Mapping[str, Rare]) -> str:
 
 
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
-    """Write the file whole or not at all; `identity` is that of the run."""
+    """Write the file completely or not at all; `identity` identifies the run."""
     tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in RARE_ARRAYS}
     record = {
         "identity": identity,

@@ -1,12 +1,14 @@
-"""The noise of a source as a deterministic map of standard normal numbers, for a Markov chain to move.
+"""The noise of a source as a deterministic map of standard normal numbers, for use in Markov chains.
 
-A source that only draws numbers asks a `DrawBlock` for them, by stream. Here the block hands out the
-coordinates of a point z in R^size instead: coordinates z for normal numbers, Phi(z) for uniform ones.
-With z ~ N(0, I) the perturbation `push(z)` has the law of the source by construction, including the
+A source that only draws numbers requests them from a `DrawBlock`, by stream. Here the block returns
+the coordinates of a point z in R^size instead: z for normal numbers, Phi(z) for uniform ones. With
+z ~ N(0, I), the perturbation `push(z)` has the law of the source by construction, including the
 projection to the budget, because the source's own code makes it:
 
-    gaussian   size D        clip(scale r z) in linf, the ball's projection of scale r z / sqrt(D) in l2
-    uniform    size D        r (2 Phi(z) - 1) in linf; size D + 1 in l2, z/|z| times r Phi(z_0)^(1/D)
+    gaussian   size D        clip(scale r z) in linf, the ball's projection of scale r z / sqrt(D)
+    in l2
+    uniform    size D        r (2 Phi(z) - 1) in linf; size D + 1 in l2, z/|z| times r
+    Phi(z_0)^(1/D)
     laplace    size D        u = 1/2 + sign(z) Phi(-|z|), for which the quantile grows with z
     learned    the component (one coordinate), the normal noise, and the uniform noise of the floor
 """
@@ -23,17 +25,17 @@ from torch import Tensor
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel
 from nppr.errors import SpecError
-from nppr.noise.distribution import COMPONENT
+from nppr.noise.distribution import COMPONENT_STREAM
 from nppr.sources import Source
 
 _STREAM = "rare"
 
 
 def fold_cdf(z: Tensor) -> Tensor:
-    """Uniform numbers `1/2 + sign(z) Phi(-|z|)`, whose distance from 1/2 falls with |z|.
+    """Return uniform numbers `1/2 + sign(z) Phi(-|z|)`, whose distance from 1/2 falls with |z|.
 
-    The Laplace noise of u is largest where u is near 1/2; so it grows with z, without a jump at 0.
-    Near 1/2 single precision would be coarse: it is double where the device has it.
+    The Laplace noise of u is largest if u is near 1/2, so it grows with z, without a jump at 0.
+    Single precision is coarse near 1/2, so the result is double if the device supports it.
     """
     wide = z if z.device.type == "mps" else z.double()
     uniform: Tensor = 0.5 + torch.special.ndtr(-wide.abs()).copysign(wide)
@@ -45,7 +47,8 @@ def fold_cdf(z: Tensor) -> Tensor:
 class Latent:
     """The map `(x, y, z) -> perturbation` of a source, for z of `size` standard normal numbers.
 
-    `choosing` are the coordinates that choose a mixture's component: the map jumps in them.
+    `choosing` are the coordinates that choose a mixture's component; the map is discontinuous in
+    them.
     """
 
     source: Source
@@ -55,9 +58,9 @@ class Latent:
     slots: Mapping[str, slice] = field(repr=False)
 
     def push(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
-        """Perturbations `(B, S, C, H, W)` of B inputs with labels `(B,)` from z `(B, S, size)`.
+        """Return perturbations `(B, S, C, H, W)` of B inputs with labels `(B,)` from z `(B, S, size)`.
 
-        `indices` are the B dataset indices, under which a learned source finds known features.
+        `indices` are the B dataset indices, by which a learned source looks up known features.
         """
         if z.shape[-1] != self.size:
             raise SpecError(f"`z` must have {self.size} coordinates, got {z.shape[-1]}.")
@@ -67,9 +70,9 @@ class Latent:
 
 
 def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Latent:
-    """The latent map of a source for images like `x` `(B, C, H, W)`, of which the first is perturbed.
+    """Return the latent map of a source; it perturbs the first image of x `(B, C, H, W)` once.
 
-    A source that searches, or whose numbers are neither normal nor uniform, is a `SpecError`.
+    Raises `SpecError` for a source that searches, or whose numbers are neither normal nor uniform.
     """
     if source.moved_by_splitting is not source:
         raise SpecError(
@@ -77,14 +80,14 @@ def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Lat
             f" {source.name!r}, which splitting cannot follow. Leave it out."
         )
     slots: dict[str, slice] = {}
-    # The index -1 is that of no input: features found here are not taken for those of another one.
+    # The index -1 belongs to no input, so features found here are never used for another one.
     source.perturb(model, x[:1], y[:1], _Asked(0, _STREAM, (-1,), 0, 1, x.device, slots=slots))
-    return Latent(source, model, _size(slots), slots.get(COMPONENT, slice(0, 0)), slots)
+    return Latent(source, model, _size(slots), slots.get(COMPONENT_STREAM, slice(0, 0)), slots)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked(DrawBlock):
-    """Records which numbers a source asks for; its answers are in the middle of their range."""
+    """Records which numbers a source requests; it returns the middle of their range."""
 
     slots: dict[str, slice]
 
@@ -97,7 +100,7 @@ class _Asked(DrawBlock):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Given(DrawBlock):
-    """Answers with the coordinates of given points z `(B, S, size)`."""
+    """Returns the coordinates of given points z `(B, S, size)`."""
 
     z: Tensor
     latent: Latent
@@ -105,7 +108,7 @@ class _Given(DrawBlock):
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
         z: Tensor = self.z[..., self.latent.slots[stream]].unflatten(-1, shape)
         if normal:
-            return z.clone()  # sources work in place
+            return z.clone()  # sources modify it in place
         uniform: Tensor = torch.special.ndtr(z)
         return fold_cdf(z) if self.latent.source.folds_uniform else uniform
 

@@ -1,20 +1,21 @@
 """Adaptive multilevel splitting: the probability of rare failures of single inputs.
 
-With levels L_1 < L_2 < ... < 0 of the margin m the probability of a failure is a product of shares
+With levels L_1 < L_2 < ... < 0 of the margin m, the probability of a failure is a product of shares
 that are not small,
 
     P(m >= 0) = P(m > L_1) P(m > L_2 | m > L_1) ... P(m >= 0 | m > L_k).
 
-A run starts with N points z ~ N(0, I). Each level is chosen such that about 1 in MOVES points lie above
-it. These start chains of MOVES steps each, which stay above the level; all states of the chains are the
-next population of N. That is subset simulation (Au and Beck 2001), as used for networks by Webb et al.
-(ICLR 2019); see Cerou et al. (2012) for its theory. A level costs N calls and divides the probability
-by about MOVES: p takes `N (1 + log(1/p) / log(MOVES))` calls, where plain draws would take 100/p.
+A run starts with N points z ~ N(0, I). Each level is chosen such that about 1 in MOVES points lies
+above it. These start chains of MOVES steps each, which stay above the level; all states of the
+chains form the next population of N. This is subset simulation (Au and Beck 2001), as used for
+networks by Webb et al. (ICLR 2019); see Cerou et al. (2012) for its theory. A level costs N calls
+and divides the probability by about MOVES: p takes `N (1 + log(1/p) / log(MOVES))` calls, compared
+to 100/p plain draws.
 
-Chains take preconditioned Crank-Nicolson steps, `z' = sqrt(1 - beta^2) z + beta xi` with xi ~ N(0, I):
-if z ~ N(0, I) then so is z', and (z, z') has the law of (z', z). So a chain that accepts z' where it
-lies above a level, and stays at z elsewhere, preserves N(0, I) above that level, in any dimension
-(Cotter et al. 2013).
+Chains take preconditioned Crank-Nicolson steps, `z' = sqrt(1 - beta^2) z + beta xi` with xi ~ N(0,
+I): if z ~ N(0, I) then so is z', and (z, z') has the law of (z', z). A chain that accepts z' if it
+lies above a level, and otherwise stays at z, thus preserves N(0, I) above that level, in any
+dimension (Cotter et al. 2013).
 
 Random numbers are keyed by (seed, dataset index, replicate, level): a run depends neither on the
 micro-batch nor on other runs, up to the rounding of the classifier.
@@ -37,42 +38,40 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import derive_seed
 from nppr.core.tally import FloatArray, IntArray, SplitKind
 from nppr.data import Split
+from nppr.measuring.measurement import NUMBERS_AT_ONCE
 from nppr.models import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.rare.latent_noise import Latent
 
 logger = logging.getLogger(__name__)
 
 LOG_FLOOR = math.log(1e-12)
-"""The log p below which a run gives up."""
+"""Smallest log p that a run looks for."""
 
 MOVES = 5
 """Moves of a chain per level: the best 1/MOVES of a population start the chains of the next one.
 
-For 4 to 10 moves `var(log p) * calls` is nearly the same, about 1000 at p = 1e-6 (linear classifiers,
-1 to 64 pixels); fewer moves start more chains.
+For 4 to 10 moves, `var(log p) * calls` is nearly the same, about 1000 at p = 1e-6 (linear
+classifiers, 1 to 64 pixels); fewer moves start more chains.
 """
 
 FIRST_STEP, SMALLEST_STEP = 0.5, 1e-3
 """First and smallest step beta of a chain."""
 
 TARGET_ACCEPTANCE = 0.44
-"""Share of steps to be accepted; between 0.3 and 0.5 it hardly matters."""
+"""Target share of accepted steps; between 0.3 and 0.5 it hardly matters."""
 
 SWITCHING_SHARE = 0.25
-"""Share of points that try a component drawn afresh in a step."""
+"""Share of points that try a newly drawn component in a step."""
 
 LATENTS_AT_ONCE = 2**25
-"""Latent numbers that are kept at once, unless one run has more."""
-
-NUMBERS_AT_ONCE = 2**20
-"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
+"""Latent numbers in memory at once, unless one run has more."""
 
 
 class Status(StrEnum):
     """How a search for failures ended.
 
-    With BELOW and OUT_OF_CALLS no level of failures was reached by following the margin, and p is the
-    estimated probability of the last level reached. It bounds nothing: failures may lie where the
+    With BELOW and OUT_OF_CALLS, following the margin reached no level of failures, and p is the
+    estimated probability of the last level reached. It is not a bound: failures may lie where the
     margin does not lead.
     """
 
@@ -94,9 +93,9 @@ class Levels:
     """The state of a run, and its result once it has a `status`.
 
     `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
-    which the run gives up, `limit` the calls it may make. `failures` are those of the first population,
-    which are independent draws. `variance` is that of log p if all points
-    were independent, `sum (1 - share) / (share N)`: the true one is larger.
+    which the run gives up, `limit` the calls it may make. `failures` counts the failures of the first
+    population, which are independent draws. `variance` is the variance of log p if all points were
+    independent, `sum (1 - share) / (share N)`; the true variance is larger.
     """
 
     floor: float
@@ -111,12 +110,12 @@ class Levels:
     _counted: int = 0
 
     def settle(self, margins: FloatArray) -> IntArray:
-        """Count a population `(N,)` with margins > level; the places of those above the next level.
+        """Count a population `(N,)` with margins > level; return the points above the next level.
 
-        Empty once the run has ended with a `status`. Survivors lie strictly above the next level, so
-        ties never count as progress: where the best are tied, they survive together. If all are tied
-        there is no next level yet: all survive, and points are counted until one differs. If none
-        does, the last share is taken as one in those counted.
+        The result is empty once the run has ended with a `status`. Survivors lie strictly above the
+        next level, so ties never count as progress: if the best points are tied, they survive
+        together. If all are tied, the next level is still unknown: all survive, and points are
+        counted until one differs. If none does, the last share counts as one in all counted points.
         """
         failing = int((margins >= 0).sum())
         if not self.calls:
@@ -153,7 +152,7 @@ class Levels:
 
 
 def _next_level(margins: FloatArray, keep: int) -> float | None:
-    """The largest level above which at most `keep` lie, or all the best if they are tied."""
+    """Return the highest level with at most `keep` points above it, or just below tied best points."""
     ordered = np.sort(margins)[::-1]
     level = ordered[keep]
     if level < ordered[0]:
@@ -165,10 +164,11 @@ def _next_level(margins: FloatArray, keep: int) -> float | None:
 def propose(
     z: Tensor, beta: Tensor, noise: Tensor, choosing: slice, switch: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The next states of points z `(B, S, size)` with steps `(B,)`, and which try another component.
+    """Return the next states of points z `(B, S, size)`, and which of them try another component.
 
-    Coordinates in `choosing` are drawn afresh where the uniform numbers `switch` `(B, S)` are below
-    SWITCHING and stay elsewhere: small steps would rarely lead to another component.
+    `beta` are the steps `(B,)`. Coordinates in `choosing` are redrawn if the uniform numbers
+    `switch` `(B, S)` are below SWITCHING_SHARE and otherwise stay: small steps would rarely lead to
+    another component.
     """
     step = beta.to(z)[:, None, None]
     moved = (1 - step.square()).sqrt() * z + step * noise
@@ -181,9 +181,9 @@ def propose(
 
 
 def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
-    """Steps `(B,)` after a move that was `accepted` or not, `(B, S)`: towards TARGET.
+    """Adapt steps `(B,)` after a move, `accepted` or not `(B, S)`, towards TARGET_ACCEPTANCE.
 
-    Points that tried another component do not count: a shorter step would not help them.
+    Points that tried another component do not count, because a shorter step would not help them.
     """
     counted = (~switching).double()
     share = (accepted * counted).sum(1) / counted.sum(1).clamp_min(1)
@@ -191,9 +191,9 @@ def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
 
 
 class MarginJudge:
-    """Margins `max_{j != y} h_j - h_y` of points z; an input fails where its margin is >= 0.
+    """Margins `max_{j != y} h_j - h_y` of points z; an input fails if its margin is >= 0.
 
-    `calls` counts the images judged, `correct` those that did not fail. Where memory runs out the
+    `calls` counts the images judged, `correct` those that did not fail. If memory runs out, the
     micro-batch is halved.
     """
 
@@ -205,9 +205,10 @@ class MarginJudge:
         self.correct = 0
 
     def margins(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
-        """Images `(B, C, H, W)`, labels `(B,)`, points `(B, S, size)` -> `(B, S)`, double, on the CPU.
+        """Map images `(B, C, H, W)`, labels `(B,)` and points `(B, S, size)` to margins `(B, S)`.
 
-        The perturbed image is x under `push(z)`, clipped, as it is everywhere.
+        The perturbed image is x under `push(z)`, clipped as in every measurement. Margins are
+        doubles on the CPU.
         """
         images = max(self.micro_batch, NUMBERS_AT_ONCE // x[0].numel())
         inputs = max(1, images // z.shape[1])
@@ -230,7 +231,7 @@ class MarginJudge:
         )
         check_finite(logits, self.model.classifier.name)
         margins = margin(*self.model.to_classes(logits, y.repeat_interleave(z.shape[1])))
-        # Double only once it is on the CPU: some devices have no doubles.
+        # Convert to double on the CPU, because some devices lack doubles.
         return margins.cpu().double().view(len(x), z.shape[1])
 
     def _logits(self, images: Tensor) -> Tensor:
@@ -257,10 +258,10 @@ def run_splitting(
     device: torch.device,
     on_end: Callable[[Levels], None] | None = None,
 ) -> list[Levels]:
-    """The results of runs, in their order; to be called in inference mode.
+    """Return the results of runs, in their order; call it in inference mode.
 
-    A run has `particles` N, a multiple of MOVES. Runs go level by level together, each with its own
-    levels; one that ends makes room for the next.
+    A run has `particles` N, a multiple of MOVES. Runs advance level by level together, each with
+    its own levels; a run that ends makes room for the next.
     """
     room = max(1, LATENTS_AT_ONCE // (particles * judge.latent.size))
     found = [Levels(floor, limit) for _ in runs]
@@ -283,7 +284,7 @@ def run_splitting(
 
 @dataclass(eq=False)
 class _Active:
-    """A run under way: its points `(N, size)` and their margins `(N,)`."""
+    """An active run: its points `(N, size)` and their margins `(N,)`."""
 
     index: int
     stream: str
@@ -299,7 +300,7 @@ class _Active:
         self.generator.manual_seed(derive_seed(seed, self.stream, self.index, level))
 
     def start_chains(self, survivors: Tensor, particles: int, seed: int) -> None:
-        """Survivors in random order, again and again where there are fewer of them than chains."""
+        """Start chains at the survivors in random order, repeated if there are more chains."""
         self.reseed(seed, self.levels.calls // particles)
         device, count = self.generator.device, len(survivors)
         order = torch.randperm(count, generator=self.generator, device=device).cpu()
@@ -315,7 +316,7 @@ def _enter(
     seed: int,
     device: torch.device,
 ) -> list[_Active]:
-    """Runs with their first populations: independent draws."""
+    """Return runs with their first populations, which are independent draws."""
     x, y = split.batch(np.array([run.position for run, _ in entering]))
     fresh = [
         _Active(int(split.indices[run.position]), f"{split.kind.name}/rare/{run.replicate}",
@@ -331,7 +332,7 @@ def _enter(
 
 
 def _move(judge: MarginJudge, active: Sequence[_Active]) -> None:
-    """The next populations: MOVES states of each chain."""
+    """Replace each population by the next one: MOVES states of each chain."""
     z = torch.stack([one.z for one in active])
     margins = torch.stack([one.margins for one in active])
     levels = torch.tensor([[one.levels.level] for one in active], dtype=torch.float64)
@@ -361,7 +362,7 @@ def _margins(judge: MarginJudge, active: Sequence[_Active], z: Tensor) -> Tensor
 
 
 def _random(active: Sequence[_Active], fill: Callable[..., Tensor], *shape: int) -> Tensor:
-    """Numbers `(B, *shape)`, each row filled from the generator of its run."""
+    """Return numbers `(B, *shape)`, each row from the generator of its run."""
     numbers = torch.empty(len(active), *shape, device=active[0].x.device)
     for row, one in zip(numbers, active, strict=True):
         fill(row, generator=one.generator)

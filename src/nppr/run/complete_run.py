@@ -35,7 +35,7 @@ from nppr.doctor.flags import (
     PRECISION,
     RARE_PARTLY,
 )
-from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
+from nppr.doctor.result_checks import FEWEST_CLEAN_CORRECT, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, RunStopped
 from nppr.formats import names_code
 from nppr.models import within_memory
@@ -160,7 +160,7 @@ def _at(source: Source, budget: Budget) -> str:
 def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = run.data.classes
-    if len(run.clean.correct) < FEWEST_INPUTS or not is_guessing(run.clean, classes):
+    if len(run.clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(run.clean, classes):
         return  # a few inputs show little; a flag is raised
     found = accuracy_beside_chance(estimate_accuracy(run.clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]

@@ -14,8 +14,9 @@ from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
+from nppr.sources.base import PASSES_PER_CALL
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PASSES_PER_CALL, PerInputNoise
+from nppr.sources.per_input_noise import PerInputNoise
 
 CHECKED_INPUTS = 100
 """Inputs on which the rung `per-input` is searched for again: with fewer calls, with another seed."""

@@ -10,13 +10,11 @@ from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.data import Data
 from nppr.models import PreparedClassifier
 from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
-from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
+from nppr.search.search import MOST_JUDGE_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
 from nppr.search.search_settings import SearchSettings, Stage, walk
 from nppr.settings import Measure
 from nppr.sources import Source
-
-PASSES_PER_CALL = 3.0
-"""Forward passes that take as long as a forward and backward pass."""
+from nppr.sources.base import PASSES_PER_CALL
 
 SCORED = 1.25
 """The same of a call of a search without gradients, with the ranking of its answers."""
@@ -111,5 +109,5 @@ def _judged(data: Data, search: SearchSettings, stages: Sequence[Stage]) -> floa
     if not search.walks:
         return 0.0
     inputs = max(1, min(len(data.select), SELECT_INPUTS))
-    each = inputs * min(MOST_DRAWS, -(-SELECT_DRAWS // inputs))
+    each = inputs * min(MOST_JUDGE_DRAWS, -(-SELECT_DRAWS // inputs))
     return float(sum(each * (stage.family.components + JUDGED_BESIDES) for stage in stages))

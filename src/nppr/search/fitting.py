@@ -44,7 +44,7 @@ from nppr.system.records import (
 
 logger = logging.getLogger(__name__)
 
-NUMBERS_AT_ONCE = 2**22
+SEARCHED_NUMBERS = 2**22
 """Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
 FREE = ("mixture.logits", "mixture.means", "mixture.raw")
@@ -72,7 +72,7 @@ class FitProgress:
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """What a fit works on: `steps` steps of the recipe."""
+    """The inputs of a fit: it takes `steps` steps of the recipe."""
 
     stage: str
     classifier: PreparedClassifier
@@ -149,7 +149,7 @@ class FitState:
 
 @dataclass
 class StateFile:
-    """Where the state of one fit is kept, on a timer and when it is interrupted.
+    """A file with the state of one fit, written on a timer and when the fit is interrupted.
 
     It holds no clock times, and a continued fit takes the same steps, so that it ends in the same
     bytes. `identity` is that of the run: the state of another one is not used.
@@ -304,7 +304,7 @@ def _gradients(
 def _score_gradients(
     fitting: Fitting, distribution: Distribution, model: FrozenClassifier, number: int
 ) -> tuple[float, float]:
-    """The same from answers alone: natural evolution with an antithetic pair for every input.
+    """Add up gradients from answers alone: natural evolution with an antithetic pair per input.
 
     With e a normal step from the mean m of an input and u the ranks of the losses f of the whole step,
     from -1/2 to 1/2: the gradient in m is `(u(f(m + s e)) - u(f(m - s e))) e / 2 s` on average, up to
@@ -361,12 +361,12 @@ def _in_pieces(
 def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int, IntArray]]:
     """The inputs of a step in batches, each with the epoch it belongs to.
 
-    All inputs come once an epoch in an order of their own; a step may end one and begin the next. A
+    An epoch goes through all inputs once, in its own order; a step may begin the next epoch. A
     batch is at most 1, 2, 4, 8, ... micro-batches.
     """
     inputs, recipe = len(fitting.inputs), fitting.recipe
     micro_batch = fitting.classifier.micro_batch
-    whole = max(1, NUMBERS_AT_ONCE // pixels // micro_batch)
+    whole = max(1, SEARCHED_NUMBERS // pixels // micro_batch)
     size = max(1, micro_batch * 2 ** (whole.bit_length() - 1) // recipe.draws)
     first, last = number * recipe.inputs, (number + 1) * recipe.inputs
     for epoch in range(first // inputs, (last - 1) // inputs + 1):

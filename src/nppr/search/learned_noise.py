@@ -52,7 +52,7 @@ class LearnedNoise:
     seen: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def with_known(self, features: Mapping[int, Tensor] | None) -> LearnedNoise:
-        """The same with features of inputs that were looked at before, by dataset index."""
+        """Return the noise with known features of inputs, by dataset index."""
         return replace(self, source=replace(self.source, known=features))
 
     def was_compared(self, fingerprint: str) -> bool:
@@ -162,7 +162,7 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, Int
 
 
 def law_of(distribution: Distribution) -> LawRecord:
-    """What `build` takes to make this distribution again, beside its tensors."""
+    """Return the record from which `build` makes this distribution again, beside its tensors."""
     return LawRecord(
         family=distribution.family,
         rule=distribution.rule,

@@ -1,4 +1,4 @@
-"""Where a search in the box of a transformation starts: the worst of many parameters on fit inputs.
+"""Starts of a search in the box of a transformation: the worst of many parameters on fit inputs.
 
 In few dimensions the value has many local minima and few places to look: a scan of the box finds the
 right one, and gradients go on from there.
@@ -27,7 +27,7 @@ MOST_POINTS = 257
 INPUTS = 256
 """Parameters and inputs of a scan, at most."""
 
-TIE = 1e-6
+MARGIN_WEIGHT = 1e-6
 """Weight of the margin in a score: it decides where as many inputs are correct."""
 
 
@@ -115,6 +115,8 @@ def scan_box(
                 )
                 logits, labels = models.fast.to_classes(logits, y)
                 correct = (logits.argmax(1) == labels).double()
-                found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))
+                found.append(
+                    correct - MARGIN_WEIGHT * margin(logits, labels).double().clamp(-1e3, 1e3)
+                )
             rows.append(torch.stack(found))
     return BoxScan(means.to(device), torch.cat(rows, 1), some.split.labels)

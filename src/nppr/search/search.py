@@ -80,13 +80,13 @@ CLEAN_SHARE = 0.14
 SELECT_INPUTS = 1250
 """Inputs of the select split that are predicted; those that are clean-correct judge every stage."""
 
-FEWEST_SELECT = 300
-"""Where fewer of them are clean-correct, all of the split are predicted."""
+WANTED_SELECT = 300
+"""If fewer of them are clean-correct, all inputs of the split are predicted."""
 
 SELECT_DRAWS = 2000
 """Draws of all inputs together that judge a candidate."""
 
-MOST_DRAWS = 16
+MOST_JUDGE_DRAWS = 16
 
 START_BOUND = 1.0
 """Means of a parent are brought within this: tanh is 0.76 there, and one step of 0.6 turns most."""
@@ -137,7 +137,7 @@ class NoiseSearch:
     seen: IntArray | None = None
 
     def run(self) -> list[LearnedNoise]:
-        """Every stage of all seeds, floor by floor; the lowest on select bears the plain name."""
+        """Return the noise of every stage and seed; the lowest on select has no seed suffix."""
         learned: list[LearnedNoise] = []
         stages = walk(self.settings, self.data.classes, self.shape)
         self.find_inputs()
@@ -172,7 +172,7 @@ class NoiseSearch:
             )
             some = select.limit(min(len(select), SELECT_INPUTS), self.seed, "select-inputs")
             chosen = find(split=some)
-            if len(chosen) < FEWEST_SELECT and len(some) < len(select):
+            if len(chosen) < WANTED_SELECT and len(some) < len(select):
                 chosen = replace(found := find(split=select), calls=found.calls + chosen.calls)
             fitted = find(split=fit.limit(kept, self.seed, "fit-inputs"), keep_images=True)
             self.inputs = fitted, chosen
@@ -211,7 +211,7 @@ class NoiseSearch:
         return done
 
     def diagnose(self, finished: FinishedStage) -> Diagnostics:
-        """What the noise of a finished stage looks like on the select inputs."""
+        """Describe the noise of a finished stage on the select inputs."""
         _, select = self.find_inputs()
         judge = Judge(self.classifier, select, self.budget, 1, self.seed)
         return diagnose(finished.fitted, finished.selected, judge)
@@ -341,7 +341,7 @@ class NoiseSearch:
         judge: Judge,
         scanned: Sequence[Candidate] = (),
     ) -> FinishedStage:
-        """What is lowest on select: the fitted mixture, a variant of it, or a parent."""
+        """Choose the lowest on select: the fitted mixture, a variant of it, or a parent."""
         made, floor = state.distribution, stage.family.floor
         if not self.settings.walks:
             record = _record(stage, state, stage.name, made, {}, 0)
@@ -379,13 +379,13 @@ class NoiseSearch:
     def _judge(self) -> Judge:
         """Enough inputs and draws to see a difference of two percentage points."""
         _, select = self.find_inputs()
-        draws = min(MOST_DRAWS, -(-SELECT_DRAWS // len(select)))
+        draws = min(MOST_JUDGE_DRAWS, -(-SELECT_DRAWS // len(select)))
         return Judge(self.classifier, select, self.budget, draws, self.seed)
 
     def learned(
         self, finished: Sequence[FinishedStage], fit_seed: int | None = None
     ) -> LearnedNoise:
-        """What the last stage selected, as a source with its record."""
+        """Return the noise that the last stage selected, as a source with its record."""
         last, budget = finished[-1], self.budget
         source = Learned(
             budget,
@@ -434,7 +434,7 @@ class NoiseSearch:
 
 
 def fit_inputs(known: int, calls: int) -> int:
-    """How many of the inputs of a fit split a search of so many calls predicts and fits on.
+    """Return the number of inputs of a fit split that a search with these calls predicts and fits on.
 
     >>> fit_inputs(40_000, 20_000), fit_inputs(40_000, 92_160), fit_inputs(40_000, 200_000)
     (10000, 15360, 28000)
@@ -450,7 +450,7 @@ def start(
     classes: int,
     seed: int,
 ) -> Distribution:
-    """Where a stage starts: at random, or at the solution of its parent that is lowest at its floor.
+    """Return the start of a stage: random, or the solution of its parent that is lowest at its floor.
 
     Noise that depends on nothing is at its worst with one component. Its children start with copies of
     that one, and classes are sent to different copies, which leaves the law as it is.
@@ -541,7 +541,7 @@ def _record(
 
 
 def _basis(parent: FinishedStage) -> Distribution:
-    """What a child copies: the fitted mixture, or the one component of noise that sees nothing."""
+    """Return what a child copies: the fitted mixture, or one component if it sees nothing."""
     if parent.fitted.family.dependency.knows:
         return parent.fitted
     same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim

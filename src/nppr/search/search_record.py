@@ -1,4 +1,4 @@
-"""How learned noise was found and what it looks like, as typed records.
+"""Typed records of learned noise: the search that found it, and its properties.
 
 A file of learned noise holds a `LearnedNoiseRecord`; a report holds a `DistributionRecord` for each
 learned source. Nothing here imports PyTorch.
@@ -36,7 +36,7 @@ class Record(BaseModel):
 
 
 class FeaturesRecord(Record):
-    """Where input-dependent noise takes its features from."""
+    """The model and layer whose features the noise sees."""
 
     model: str
     fingerprint: str | None
@@ -84,7 +84,7 @@ class BudgetRecord(Record):
     transform: str | None = None
     parameters: tuple[ParameterRecord, ...] = ()
     fingerprint: str | None = None
-    """Of a transformation that is a function of the user's: a hash of what it makes of fixed images."""
+    """Hash of the images that a user's transformation makes of fixed ones; None for others."""
     share_of: str | None = None
     """The range of the inputs that the radius is a share of; None for images in [0, 1]."""
 
@@ -157,10 +157,10 @@ class StageRecord(Record):
     """Select value after all of the calls, of the best variant of what was fitted."""
     select_inputs: int = 0
     structure: str = ANY
-    """What its noise is made of."""
+    """The structure of its noise."""
 
     def rounded(self) -> StageRecord:
-        """The same with loss and running PR to six decimals, which is enough to plot them."""
+        """Return the record with loss and running PR to six decimals, which is enough to plot them."""
         loss, running_pr = (
             tuple(round(each, 6) for each in known) for known in (self.loss, self.running_pr)
         )
@@ -178,18 +178,18 @@ class ReferenceChoice(Record):
 
 
 class SearchConditions(Record):
-    """What a search was given besides its settings: only searches of equal conditions are compared."""
+    """Conditions of a search beside its settings; comparisons need equal conditions."""
 
     fit_inputs: int
     select_inputs: int
     seed: int
     quantise: bool
     fingerprint: str | None
-    """Of the classifier."""
+    """The classifier's fingerprint."""
 
 
 class SearchRecord(Record):
-    """How learned noise was found."""
+    """The search that found learned noise."""
 
     selected: str
     select_value: float | None
@@ -202,7 +202,7 @@ class SearchRecord(Record):
 
 
 class Diagnostics(Record):
-    """What learned noise looks like: how many components it uses, and how random it is.
+    """Properties of learned noise: how many components it uses, and how random it is.
 
     Those of the weights are computed for every context and averaged: a distribution that uses one
     component per class is sharp, although all components are used. The entropy ratio of one component
@@ -222,7 +222,7 @@ class Diagnostics(Record):
     scale: float
     floor: float
     parameters: Mapping[str, float] = {}
-    """Of a transformation: the median of each parameter over draws and inputs."""
+    """The median of each parameter of a transformation, over draws and inputs."""
 
 
 GIVEN = ", given by "
@@ -252,7 +252,7 @@ class DistributionRecord(Record):
 
     @property
     def structure(self) -> str:
-        """What the noise of the set it was searched in is made of."""
+        """The structure of the admissible set that was searched."""
         stages = self.search.stages
         return stages[-1].structure if stages else self.family.structure
 
@@ -273,7 +273,7 @@ class DistributionRecord(Record):
 
 
 class LawRecord(Record):
-    """What a distribution is built from, beside its tensors."""
+    """Everything that a distribution is built from, beside its tensors."""
 
     family: Family
     rule: Rule
@@ -283,7 +283,7 @@ class LawRecord(Record):
 
 
 class FinishedStageRecord(Record):
-    """What the file of a finished stage holds beside its tensors; histories are not rounded."""
+    """The record in the file of a finished stage; its histories are not rounded."""
 
     identity: str
     stage: StageRecord
@@ -294,7 +294,7 @@ class FinishedStageRecord(Record):
 
 
 class LearnedNoiseRecord(LawRecord, DistributionRecord):
-    """What a distribution file holds beside its tensors: all it takes to use it without its run."""
+    """The record in a distribution file, which can be used without its run."""
 
     format: int = FORMAT
     nppr_version: str

@@ -1,4 +1,4 @@
-"""How a search is done: the recipe of one stage, the settings of the whole, and the walk it takes.
+"""Settings of a search: the recipe of one stage, the whole search, and its stages.
 
 The walk goes through the nested families up to the one the assessor admits: independent -> label ->
 joint, or independent -> input, each child warm-started at its parent, and again at every further floor.
@@ -25,7 +25,7 @@ PAPER_MIN_STD = 1e-4
 LOSSES = ("margin", "cross-entropy")
 
 FURTHER_FLOOR = 1 / 2
-"""Calls of a further floor over those of the first: it starts from what was found there."""
+"""Calls of a further floor, relative to the first floor, whose noise it starts from."""
 
 FEWEST_STEPS = 40
 """Steps of a stage below which a search is too short to say much: it is flagged."""
@@ -38,24 +38,24 @@ STEPS_PER_RESTART = 60
 
 MOST_RESTARTS = 4
 
-FIRST_INPUTS = 64
+FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
 
 MOST_CALLS, MOST_PER_INPUT = 10**10, 10**5
 """Calls of a search and of every input that nobody waits for: days on any machine."""
 
 MOST_SEEDS = 1_000
-MOST_PATTERNS = 2**25
+MOST_MEAN_NUMBERS = 2**25
 """Numbers in the means of all components, at most."""
 
 
 COARSE_BOUND = 4.0
-"""Of the means on a coarse grid: the slope of tanh is 1e-3 there, and signs of gradients still lead."""
+"""Bound of the means on a coarse grid: tanh has slope 1e-3 there, and gradient signs still lead."""
 
 AUTO, GRADIENTS, SCORES = METHODS = ("auto", "gradients", "scores")
 
 SCORE_STD = 0.5
-"""How far the two sides of a mean lie apart from it, in a search without gradients."""
+"""Distance of the two sides from a mean, in a search without gradients."""
 
 SCORE_INPUTS, SCORE_RATE, SCORE_BOUND = 256, 0.2, 2.0
 SCORE_CALLS = 368_640
@@ -70,7 +70,7 @@ BOX_MIN_STD = 0.01
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one stage goes from its start to its end.
+    """The steps of one stage.
 
     A step takes `inputs` inputs and `draws` draws of each. Free means move by `rate` along the sign of
     their gradients' running mean of decay `momentum`; where that is None, and for all other parameters,
@@ -183,7 +183,7 @@ class SearchSettings:
             )
 
     def by_scores(self, *, box: bool) -> SearchSettings:
-        """The same without gradients of the classifier: from answers alone.
+        """Return settings that use the classifier's answers alone, without gradients.
 
         The noise may see the label at most, for what sees features has too many parameters, and lies on
         a coarse grid unless it is in a box. A call is then a forward pass.
@@ -209,7 +209,7 @@ class SearchSettings:
         )
 
     def in_box(self) -> SearchSettings:
-        """The same for the parameters of a transformation: short steps, from where a scan has led."""
+        """Return settings for a transformation: short steps from the best points of a scan."""
         if not self.walks:
             return self
         recipe = replace(self.recipe, rate=BOX_RATE)
@@ -231,7 +231,7 @@ class SearchSettings:
 
     @property
     def rungs(self) -> tuple[Dependency, ...]:
-        """What the noise may depend on, from one row of the ladder to the next."""
+        """The rungs that have a row on the ladder, from the top to the bottom."""
         learned = self.family.dependency.path if self.walks else (self.family.dependency,)
         return (*learned, Dependency.PER_INPUT) if self.per_input_calls else learned
 
@@ -265,7 +265,7 @@ class SearchSettings:
 
     @property
     def is_short(self) -> bool:
-        """Whether a search of so few calls says little."""
+        """Whether the search has too few calls to be conclusive."""
         return self.calls < self.needed_calls
 
 
@@ -369,7 +369,7 @@ def walk(
     """
     family, order = settings.family, settings.fitted_sets
     if settings.per_class and settings.walks:
-        patterns = max(1, min(classes, MOST_PATTERNS // math.prod(shape)))
+        patterns = max(1, min(classes, MOST_MEAN_NUMBERS // math.prod(shape)))
         family = family.with_(label_dim=max(family.label_dim, patterns))
     stages: list[Stage] = []
     places: dict[AdmissibleSet, int] = {}
@@ -415,7 +415,7 @@ def make_stage(
         return stage
     if not (not parents if first is None else first):
         return replace(stage, recipe=replace(recipe, rate=settings.child_rate))
-    inputs = recipe.inputs if family.dependency.knows else min(FIRST_INPUTS, recipe.inputs)
+    inputs = recipe.inputs if family.dependency.knows else min(FIRST_STEP_INPUTS, recipe.inputs)
     return replace(
         stage,
         recipe=replace(recipe, inputs=inputs),
@@ -436,7 +436,7 @@ def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:
 
 
 def restarts_of(steps: int) -> int:
-    """How often the first stage is tried.
+    """Return how often the first stage is tried.
 
     >>> restarts_of(60), restarts_of(120)
     (1, 2)

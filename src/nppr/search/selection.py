@@ -4,8 +4,8 @@ A search works on clean-correct inputs only: those classified correctly without 
 
 PR is linear in the distribution: with r_k(x) the fraction of draws of component k classified correctly
 on input x, a mixture has `sum_k pi_k(x) r_k(x)`. So one table of r_k scores the mixture and all
-sharpened variants of it. What is chosen by the table is scored by cross-fitting: chosen on one half of
-the inputs, scored on the other.
+sharpened variants of it. Choices by the table are scored by cross-fitting: chosen on one half of the
+inputs, scored on the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nppr.sources.learned import Learned
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""
 
-MARGIN = 1.0
+BETTER_BY = 1.0
 """Standard errors of the paired difference by which a child must be better than its parent."""
 
 DIAGNOSED = 32
@@ -138,7 +138,7 @@ def _rows(split: Split[S], keep: IntArray) -> Split[S]:
 def _look(
     model: FrozenClassifier, x: Tensor, y: Tensor, features: bool, feature_model: Classifier | None
 ) -> tuple[Tensor, Tensor]:
-    """Which of the inputs are classified correctly, `(B,)`, and the features of those that are."""
+    """Return which inputs are classified correctly, `(B,)`, and the features of those that are."""
     seen, logits = model.features_and_logits(x, wanted=features and feature_model is None)
     if features and feature_model is not None:
         with frozen(feature_model) as other:
@@ -239,7 +239,7 @@ def best(own: Sequence[Candidate], parents: Sequence[Candidate]) -> Candidate:
     parent = min(parents, key=lambda candidate: candidate.value)
     difference = child.rates - parent.rates
     error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
-    return child if float(difference.mean()) < -MARGIN * error else parent
+    return child if float(difference.mean()) < -BETTER_BY * error else parent
 
 
 def _best_overall(rates: FloatArray, labels: IntArray, classes: int) -> IntArray:  # noqa: ARG001

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MOST_STEPS = 10**5
-"""Steps, and restarts, that an attack comes to the end of."""
+"""Upper limits on steps and restarts."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from nppr.statistics.noise_sets import STATED_SETS, STATED_SETS_IN_BOX
 if TYPE_CHECKING:
     from torch import Tensor
 
-SMALLEST = 2.0**-25
+SMALLEST_UNIFORM = 2.0**-25
 """Half the spacing of the generator's uniform numbers: keeps the logarithm of Laplace finite."""
 
 
@@ -114,7 +114,7 @@ class Laplace(Noise, kind="laplace"):
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
         u = draws.uniform("laplace", shape).mul_(2).sub_(1)
-        size = u.abs().clamp_min_(SMALLEST).log_().mul_(-self.pixel_scale(shape))
+        size = u.abs().clamp_min_(SMALLEST_UNIFORM).log_().mul_(-self.pixel_scale(shape))
         return size.copysign_(u)
 
 

@@ -20,20 +20,19 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel, Metric
 from nppr.core.transformations import spread_points
 from nppr.noise.admissible_set import NPPR, AdmissibleSet
-from nppr.noise.distribution import NOISE
+from nppr.noise.distribution import NOISE_STREAM
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.rungs import Dependency
-from nppr.sources.base import Guidance, LastFound, Source
+from nppr.sources.base import PASSES_PER_CALL, Guidance, LastFound, Source
 from nppr.sources.learned import Learned
 
-AT_ONCE = 64
-NUMBERS_AT_ONCE = 2**22
+INPUTS_AT_ONCE = 64
+SEARCHED_NUMBERS = 2**22
 """Inputs that are searched together, and numbers in their images: both at most."""
 
 CHOICE_DRAWS = 4
 """Draws by which the law found and the one above are compared."""
 
-PASSES_PER_CALL = 3
 STEP, MOMENTUM = 2.0, 0.5
 BOUND, START_BOUND, EDGE = 3.0, 1.0, 0.995
 """Means stay within the first, tanh(3) is 0.995, and start within the second: a step can turn them."""
@@ -89,7 +88,7 @@ class PerInputNoise(Source):
     def inputs_at_once(self) -> int:  # type: ignore[override]
         """The same on any machine, so that gradients round the same way."""
         pixels = math.prod(self.parent.distribution.shape)
-        return max(1, min(AT_ONCE, NUMBERS_AT_ONCE // pixels))
+        return max(1, min(INPUTS_AT_ONCE, SEARCHED_NUMBERS // pixels))
 
     @property
     def steps(self) -> int:
@@ -131,7 +130,7 @@ class PerInputNoise(Source):
     def _draw(self, means: Tensor, draws: DrawBlock) -> Tensor:
         """Draws of the laws with these means `(B, D)`, `(B, S, C, H, W)`."""
         distribution, rho = self.parent.distribution, self.floor
-        noise = draws.normal(NOISE, (means.shape[1],))
+        noise = draws.normal(NOISE_STREAM, (means.shape[1],))
         latent = means.unsqueeze(1) + distribution.family.min_std * noise
         delta = self.budget.squash(distribution.upsampler(latent))
         if rho:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ORDERS = "1+10+100+1000"
-LARGEST = 1e6
+LARGEST_ORDER = 1e6
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Stress(Source, kind="stress"):
     def orders(self) -> tuple[float, ...]:
         """The values of q."""
         return parse_number_list(
-            "`q` of stress", self.q, each="order", most=LARGEST, example=f"q={ORDERS}"
+            "`q` of stress", self.q, each="order", most=LARGEST_ORDER, example=f"q={ORDERS}"
         )
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:

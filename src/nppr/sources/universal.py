@@ -20,7 +20,7 @@ from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.errors import NoFitDataError, SpecError, require_at_most
 from nppr.noise.rungs import Dependency
-from nppr.sources.base import Guidance, Source
+from nppr.sources.base import PASSES_PER_CALL, Guidance, Source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,14 +29,11 @@ if TYPE_CHECKING:
     from nppr.models import Classifier
 
 
-AT_ONCE = 64
+INPUTS_PER_STEP = 64
 """Inputs of a step."""
 
 PIECE = 16
 """Inputs that go through the classifier together."""
-
-PASSES_PER_CALL = 3.5
-"""Forward passes that a forward and backward pass takes."""
 
 
 MOST_CALLS = 10**10
@@ -46,9 +43,9 @@ MOST_CALLS = 10**10
 class Universal(Source, kind="universal"):
     """Ascent of the mean margin over inputs of the fit split, in the budget.
 
-    It takes `calls` forward and backward passes, in steps of `AT_ONCE` inputs; every epoch goes through
-    the split in an order of its own. A step's size falls in a straight line from `step` radii to
-    nothing. Each input counts until it is wrong by a margin of 1, so that those that
+    It takes `calls` forward and backward passes, in steps of `INPUTS_PER_STEP` inputs; every epoch
+    goes through the split in an order of its own. A step's size falls in a straight line from `step`
+    radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
     are broken leave the direction to the others.
     """
 
@@ -64,8 +61,10 @@ class Universal(Source, kind="universal"):
     step: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.calls < AT_ONCE:
-            raise SpecError(f"`calls` must be a whole number >= {AT_ONCE}, got {self.calls}.")
+        if self.calls < INPUTS_PER_STEP:
+            raise SpecError(
+                f"`calls` must be a whole number >= {INPUTS_PER_STEP}, got {self.calls}."
+            )
         require_at_most("calls", self.calls, MOST_CALLS)
         if not 0 < self.step <= 2:
             raise SpecError(f"`step` must lie in (0, 2], got {self.step}. Example: step=0.25")
@@ -78,7 +77,7 @@ class Universal(Source, kind="universal"):
         )
 
     def fit_passes(self, inputs: int) -> float:
-        return self.calls * PASSES_PER_CALL
+        return float(self.calls * PASSES_PER_CALL)
 
     def fitted_on(
         self,
@@ -126,7 +125,7 @@ class UniversalOn(Source):
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
-        budget, steps = self.budget, self.settings.calls // AT_ONCE
+        budget, steps = self.budget, self.settings.calls // INPUTS_PER_STEP
         shape = tuple(self.split.batch(np.arange(1))[0].shape[1:])
         delta = torch.zeros(budget.domain(shape), device=self.device)
         broken = seen = 0
@@ -143,7 +142,7 @@ class UniversalOn(Source):
                 broken += int((logits.argmax(1) != labels).sum())
                 if self.progress:
                     seen += len(y)
-                    total = seen + (steps - number - 1) * AT_ONCE
+                    total = seen + (steps - number - 1) * INPUTS_PER_STEP
                     self.progress(Progress(f"fit {self.name}", seen, total, seen - broken))
         return delta
 
@@ -152,8 +151,8 @@ class UniversalOn(Source):
         for epoch in itertools.count():
             seed = derive_seed(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.split))
-            for start in range(0, len(order), AT_ONCE):
-                yield order[start : start + AT_ONCE]
+            for start in range(0, len(order), INPUTS_PER_STEP):
+                yield order[start : start + INPUTS_PER_STEP]
 
 
 def _in_pieces(

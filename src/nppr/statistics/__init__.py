@@ -1,4 +1,4 @@
-"""Statistics: intervals, tests and sequences as pure functions, and the readings of tallies."""
+"""Intervals, tests and confidence sequences as pure functions, and estimates from tallies."""
 
 from nppr.statistics.betting import betting, betting_sequence
 from nppr.statistics.estimates import estimate_per_input

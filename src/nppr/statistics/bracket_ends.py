@@ -1,7 +1,7 @@
 """The upper end of a bracket: an upper confidence bound under the worst noise found.
 
-`lower_bounds.estimate_bounds` gives the lower end. An infimum over noise is at most the value of any
-noise found, and the draws of that noise bound its value from above.
+`lower_bounds.estimate_bounds` gives the lower end. An infimum over noise is at most the value under
+any noise that was found, and draws of that noise bound its value from above.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from nppr.statistics.lower_bounds import bound_pooled_failures
 def estimate_upper_ends(
     tally: Tally[Evaluate], confidence: float, brackets: int = 1, seed: int = 0
 ) -> list[Estimate]:
-    """The mean over clean-correct inputs under the noise found, for the population and the test set.
+    """Return the mean over clean-correct inputs under this noise, for the population and the test set.
 
-    Half of the error `1 - confidence` is for the upper ends of all brackets of one claim together, the
-    other half for their lower ends. So each interval here misses with `1 / brackets` of the error, half
-    of it at each end. The first is the betting interval over inputs, the second the exact binomial one
-    of the pooled draws (`bound_pooled_failures`, of failures and of correct draws).
+    Half of the error `1 - confidence` is for the upper ends of all brackets of one claim together,
+    the other half for their lower ends. Each interval here misses with `1 / brackets` of the error,
+    half of it at each end. The first is the betting interval over inputs, the second the exact
+    binomial interval of the pooled draws (`bound_pooled_failures`, applied to failures and to
+    correct draws).
     """
     rates = tally.headline_rates
     require_readable(tally, confidence, rates)

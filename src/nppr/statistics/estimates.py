@@ -1,6 +1,6 @@
-"""From tallies to estimates: every reading of a tally, with its interval.
+"""Estimates from tallies: every quantity that a tally yields, with its interval.
 
-Only a tally of the evaluate split can be read: the types require it, and so does a check at run time.
+Only a tally of the evaluate split is accepted; the types require it, and a check at run time too.
 """
 
 from __future__ import annotations
@@ -40,40 +40,40 @@ from nppr.statistics.intervals import (
 )
 
 APPROXIMATE = "approximate-interval"
-"""Flag: an approximate interval outside the regime in which it was tested."""
+"""Flag: an approximate interval outside the conditions in which it was tested."""
 
 UNRESOLVED = "unresolved-gamma"
-"""Flag: too few draws to tell an input's probability from 1 - gamma."""
+"""Flag: too few draws to distinguish an input's probability from 1 - gamma."""
 
 SEQUENCE = "betting-sequence"
-"""Method of the interval that a run stopped by."""
+"""Method of the interval that decided when a run stopped."""
 
 GAMMAS = (0.2, 0.1, 0.05, 0.01)
-"""Of Prob.Acc (Robey et al., 2022)."""
+"""Values of gamma for Prob.Acc (Robey et al., 2022)."""
 
 TESTED_INPUTS = 400
 TESTED_CONFIDENCE = 0.99
-"""Approximate intervals were tested with at least this many inputs and at most this confidence."""
+"""Approximate intervals were tested with at least this many inputs, and up to this confidence."""
 
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 def estimate_accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
-    """Clean accuracy, from the clean tally: exact binomial interval over inputs."""
+    """Return clean accuracy from the clean tally, with an exact binomial interval over inputs."""
     return _binomial(tally, Metric.ACCURACY, Direction.ESTIMATE, tally.correct == 1, confidence)
 
 
 def estimate_adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
-    """AR: share of clean-correct inputs that nothing broke, with an exact binomial interval.
+    """Return AR: the share of clean-correct inputs that no attack broke, with an exact interval.
 
-    An upper bound: an attack that fails proves nothing.
+    It is an upper bound, because a failed attack proves nothing.
     """
     unbroken = tally.unbroken[tally.clean_correct]
     return _binomial(tally, Metric.AR, Direction.UPPER_BOUND, unbroken, confidence)
 
 
 def estimate_corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
-    """Share of clean-correct inputs that stay correct under a corruption, exact interval."""
+    """Return the share of clean-correct inputs that stay correct under a corruption, exact interval."""
     unbroken = tally.unbroken[tally.clean_correct]
     return _binomial(tally, Metric.CORRUPTION, Direction.ESTIMATE, unbroken, confidence)
 
@@ -81,11 +81,11 @@ def estimate_corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
 def estimate_probabilistic(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> list[Estimate]:
-    """PR or NPPR: mean over clean-correct inputs, with four intervals over inputs, one over draws.
+    """Return PR or NPPR, the mean over clean-correct inputs, with five intervals.
 
-    The first is the one for a table; `betting` is guaranteed, `empirical-bernstein` guaranteed, wider
-    and of closed form. `hoeffding` is guaranteed too, but applies to this test set: only the draws are
-    random.
+    The first is for tables. `betting` is guaranteed; `empirical-bernstein` is guaranteed, wider and
+    in closed form. Four intervals are over inputs. `hoeffding` is guaranteed too, but applies to
+    this test set: only the draws are random.
     """
     x = tally.headline_rates
     require_readable(tally, confidence, x)
@@ -115,11 +115,11 @@ def estimate_probabilistic(
 def estimate_prob_acc(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR
 ) -> list[Estimate]:
-    """Prob.Acc(gamma): share of clean-correct inputs whose share of correct draws exceeds 1 - gamma.
+    """Return Prob.Acc(gamma): the share of clean-correct inputs with over 1 - gamma correct draws.
 
-    The exact interval is over inputs. Flagged where even an input without any failure among its draws
-    does not show, at this confidence, that its own probability exceeds 1 - gamma. `metric` is the one
-    that the source's tally is read as.
+    The exact interval is over inputs. A row is flagged if, at this confidence, even an input
+    without failures among its draws does not show that its own probability exceeds 1 - gamma.
+    `metric` is the metric of the source's tally.
     """
     rows = []
     allowed = allow_for_audit(tally, confidence)
@@ -136,9 +136,10 @@ def estimate_prob_acc(
 def estimate_normalised(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> Estimate:
-    """Accuracy under the source over all inputs / clean accuracy; can exceed 1.
+    """Return accuracy under the source over all inputs / clean accuracy; it can exceed 1.
 
-    `metric` is the one that the source's tally is read as: under a search for bad noise it is a bound.
+    `metric` is the metric of the source's tally; after a search for bad noise, the result is a
+    bound.
     """
     require_readable(tally, confidence, tally.headline_rates)
     x = tally.rates
@@ -160,10 +161,10 @@ def estimate_stress(
     confidence: float,
     seed: int = 0,
 ) -> list[Estimate]:
-    """Mean over all inputs of their stress `(N,)`, raw and divided by the mean standard loss.
+    """Return the mean stress of all inputs `(N,)`, raw and divided by the mean standard loss.
 
-    Both intervals are percentiles over resampled inputs: approximate. They hold for the stress that
-    this many draws show, which for large q is below the true one.
+    Both intervals are approximate: percentiles over resampled inputs. They hold for the stress that
+    this many draws show, which for large q is below the true stress.
     """
     require_evaluate(tally)
     check_confidence(confidence)
@@ -184,7 +185,7 @@ def estimate_stress(
 
 
 def estimate_per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
-    """Exact binomial interval of every input's own probability, `(2, N)`."""
+    """Return the exact binomial interval of every input's own probability, `(2, N)`."""
     require_evaluate(tally)
     allowed = allow_for_audit(tally, confidence)
     low, high = clopper_pearson(tally.correct, tally.draws, allowed.confidence)
@@ -194,16 +195,16 @@ def estimate_per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What intervals of screened counts allow for, so that they hold for the model.
+    """The margin that makes intervals of screened counts hold for the model.
 
-    The coarse copy and the model together are a classifier of their own, and `confidence` is what
-    intervals for that one are made at. It differs from the model by the wrong decisions. Each is
-    repeated with probability q, independently of the image, and none that was repeated was wrong. With
-    probability `1 - exp(-unseen)` this shows, for n inputs with S draws each:
+    The coarse copy and the model together form another classifier; intervals for it are made at
+    `confidence`. It differs from the model by the wrong decisions. Each decision is repeated with
+    probability q, independently of the image, and no repeated one was wrong. With probability `1 -
+    exp(-unseen)` this shows, for n inputs with S draws each:
 
     - the rate of wrong decisions in the population is at most `unseen / (n (1 - (1 - q)^S))`: the
       chance to notice none is largest if the draws of an input are all wrong or all right;
-    - over the draws for these inputs it is at most `unseen / (q n S)`;
+    - over the draws for these inputs, it is at most `unseen / (q n S)`;
     - the share of inputs with a wrong decision is at most `unseen / (q n)`.
     """
 
@@ -214,10 +215,11 @@ class Allowance:
 
     @classmethod
     def of(cls, audit: Audit | None, confidence: float, draws: int) -> Allowance:
-        """Nothing, if the model decided everything from the start.
+        """Return the allowance for an audit; it is zero if the model decided everything from the start.
 
         A tenth of the error is for the audit. The rest is divided between the intervals of screened
-        counts and of those that replace them after a contradiction: the data decide which are used.
+        counts and of those that replace them after a contradiction, because the data decide which
+        are used.
         """
         error = check_confidence(confidence)
         if audit is None:
@@ -228,15 +230,15 @@ class Allowance:
         )
 
     def of_mean(self, inputs: int) -> float:
-        """For a mean in the population."""
+        """Return the margin of a mean in the population."""
         return self.unseen / (inputs * (1 - (1 - self.share) ** self.draws))
 
     def of_draws(self, inputs: int) -> float:
-        """For a mean over the draws of these inputs."""
+        """Return the margin of a mean over the draws for these inputs."""
         return self.unseen / (self.share * inputs * self.draws)
 
     def of_inputs(self, inputs: int) -> float:
-        """For a share of inputs."""
+        """Return the margin of a share of inputs."""
         return self.unseen / (self.share * inputs)
 
 
@@ -246,9 +248,9 @@ def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> Allowance:
 
 
 def merge_attacks(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
-    """One attack out of several sources of the same budget: an input survives if all its draws did.
+    """Combine several sources of one budget into one attack: an input survives if all its draws did.
 
-    A failing draw of any of them is an adversarial example, so merged AR is at most every PR.
+    A failing draw of any source is an adversarial example, so the merged AR is at most every PR.
     """
     first = tallies[0]
     for tally in tallies:
@@ -273,7 +275,7 @@ def make_estimate(
     direction: Direction = Direction.ESTIMATE,
     flags: tuple[str, ...] = (),
 ) -> Estimate:
-    """Return a value read from a tally over `inputs` inputs, with its interval."""
+    """Return an estimate made from a tally over `inputs` inputs, with its interval."""
     return Estimate(
         metric, value, interval.low, interval.high, confidence, method, claim, direction,
         inputs, tally.draws, tally.calls, flags=flags,
@@ -285,7 +287,7 @@ def require_readable(
     confidence: float,
     counted: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
 ) -> None:
-    """Raise unless the tally is of the evaluate split and some input counts; check the confidence."""
+    """Raise unless the tally is of the evaluate split, inputs count and the confidence is valid."""
     require_evaluate(tally)
     check_confidence(confidence)
     if not len(counted):

@@ -1,9 +1,9 @@
-"""Intervals for one mean or one binomial count, as pure functions, each with the claim it makes.
+"""Intervals for one mean or one binomial count, as pure functions, each with its guarantee.
 
-`x` holds one number in [0, 1] per input, drawn independently: inputs are the sampling unit. Draws of
-one input are not independent of each other, so they are never pooled with those of other inputs.
+`x` holds one number in [0, 1] per input, drawn independently: inputs are the sampling unit. Draws
+of one input are not independent of each other, so they are never pooled with those of other inputs.
 
-Quantiles come from `scipy.special`, which SciPy imports at its first use: importing `scipy.stats` would
+Quantiles come from `scipy.special`, which SciPy imports on first use: importing `scipy.stats` would
 take longer than most intervals.
 """
 
@@ -30,7 +30,7 @@ class Interval:
     high: float
 
     def widened(self, margin: float, most: float = 1.0) -> Interval:
-        """The interval with this much more at both ends, within [0, most].
+        """Return the interval with this margin added at both ends, within [0, most].
 
         >>> Interval(0.2, 0.9).widened(0.25)
         Interval(low=0.0, high=1.0)
@@ -41,17 +41,17 @@ class Interval:
 
 
 def check_confidence(confidence: float) -> float:
-    """The error `1 - confidence`; `SpecError` unless the confidence lies strictly between 0 and 1."""
+    """Return the error `1 - confidence`; raise `SpecError` unless 0 < confidence < 1."""
     if not 0 < confidence < 1:
         raise SpecError(f"`confidence` must lie in (0, 1), got {confidence}. Example: 0.95")
     return 1 - confidence
 
 
 def clopper_pearson(successes: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Exact binomial intervals, `(N,) -> (2, N)`.
+    """Return exact binomial intervals, `(N,) -> (2, N)`.
 
-    With probability at least `confidence` an interval contains the success probability of its binomial
-    count, for every probability. Reference: Clopper and Pearson, Biometrika, 1934.
+    With probability at least `confidence`, an interval contains the success probability of its
+    binomial count, for every probability. Reference: Clopper and Pearson, Biometrika, 1934.
 
     >>> clopper_pearson(np.array([10]), 10, 0.95).round(4).tolist()
     [[0.6915], [1.0]]
@@ -65,10 +65,10 @@ def clopper_pearson(successes: IntArray, draws: IntArray | int, confidence: floa
 
 
 def clopper_pearson_upper(count: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Exact one-sided upper bounds, `(N,) -> (N,)`.
+    """Return exact one-sided upper bounds, `(N,) -> (N,)`.
 
-    With probability at least `confidence` a bound is at least the probability of what was counted.
-    A count of 0 in n draws gives `1 - (1 - confidence) ** (1 / n)`.
+    With probability at least `confidence`, a bound is at least the probability of the counted
+    event. A count of 0 in n draws gives `1 - (1 - confidence) ** (1 / n)`.
 
     >>> clopper_pearson_upper(np.array([0]), 10, 0.95).round(4).tolist()
     [0.2589]
@@ -77,10 +77,10 @@ def clopper_pearson_upper(count: IntArray, draws: IntArray | int, confidence: fl
 
 
 def simultaneous_upper(count: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Upper bounds of N probabilities at once, `(N,) -> (N,)`.
+    """Return upper bounds of N probabilities at once, `(N,) -> (N,)`.
 
-    Guaranteed: with probability at least `confidence` *every* bound is at least its probability.
-    Bonferroni: exact bounds with an N-th of the error each.
+    Guaranteed: with probability at least `confidence`, *every* bound is at least its probability.
+    The bounds are exact, each with an N-th of the error (Bonferroni).
 
     >>> simultaneous_upper(np.array([0, 0]), 10, 0.9).round(4).tolist()
     [0.2589, 0.2589]
@@ -89,19 +89,19 @@ def simultaneous_upper(count: IntArray, draws: IntArray | int, confidence: float
 
 
 def exact_upper(count: IntArray, draws: IntArray | int, error: float) -> FloatArray:
-    """`clopper_pearson_upper` by its error, which keeps its digits where it is tiny."""
+    """Return `clopper_pearson_upper` for an error, which stays precise if it is tiny."""
     with np.errstate(invalid="ignore"):
         high = scipy.special.betainccinv(count + 1, draws - count, error)
     return np.where(count == draws, 1.0, np.minimum(high, 1.0))
 
 
 def wilson(successes: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Score intervals of success probabilities, `(N,) -> (2, N)`.
+    """Return score intervals of success probabilities, `(N,) -> (2, N)`.
 
-    Approximate: an interval contains its probability p with probability near `confidence` unless
-    `n p (1 - p)` is small: 92.5 to 97.5 % instead of 95 % where it is at least 5 and n at least 50, but
-    as little as 84 % for p just below 0.177 / n. Reference: Wilson, JASA, 1927; Brown, Cai and
-    DasGupta, Statistical Science, 2001.
+    Approximate: an interval contains its probability p with probability near `confidence` unless `n
+    p (1 - p)` is small. Instead of 95 % it is 92.5 to 97.5 % if `n p (1 - p)` is at least 5 and n
+    at least 50, but as little as 84 % for p just below 0.177 / n. Reference: Wilson, JASA, 1927;
+    Brown, Cai and DasGupta, Statistical Science, 2001.
 
     >>> wilson(np.array([5]), 10, 0.95).round(4).tolist()
     [[0.2366], [0.7634]]
@@ -117,7 +117,7 @@ def wilson(successes: IntArray, draws: IntArray | int, confidence: float) -> Flo
 
 
 def normal(x: FloatArray, confidence: float) -> Interval:
-    """Mean plus and minus t standard errors over inputs.
+    """Return the mean plus and minus t standard errors over inputs.
 
     Approximate: contains the mean of the population with probability near `confidence` for many
     inputs and a mean away from 0 and 1.
@@ -127,23 +127,23 @@ def normal(x: FloatArray, confidence: float) -> Interval:
 
 
 def half_width(x: FloatArray, confidence: float) -> float:
-    """Student's t times the standard error of the mean; infinite for a single number."""
+    """Return Student's t times the standard error of the mean; infinite for a single number."""
     if len(x) < 2:
         return math.inf
     return student_quantile(confidence, len(x) - 1) * float(x.std(ddof=1)) / math.sqrt(len(x))
 
 
 def student_quantile(confidence: float, freedom: float) -> float:
-    """The t for which `[-t, t]` has probability `confidence`, with `freedom` degrees of freedom."""
+    """Return t such that `[-t, t]` has probability `confidence` with `freedom` degrees of freedom."""
     return float(scipy.special.stdtrit(freedom, (1 + confidence) / 2))
 
 
 def empirical_bernstein(x: FloatArray, confidence: float) -> Interval:
-    """Mean plus and minus `sqrt(2 V log(4/a) / n) + 7 log(4/a) / (3 (n - 1))`, a = 1 - confidence.
+    """Return mean +- `sqrt(2 V log(4/a) / n) + 7 log(4/a) / (3 (n - 1))`, a = 1 - confidence.
 
-    Guaranteed: with probability at least `confidence` it contains the mean of the population, for any
-    distribution on [0, 1] and any n >= 2. Reference: Maurer and Pontil, COLT 2009, Theorem 4, used
-    on both sides.
+    Guaranteed: with probability at least `confidence`, it contains the mean of the population, for
+    any distribution on [0, 1] and any n >= 2. Reference: Maurer and Pontil, COLT 2009, Theorem 4,
+    applied on both sides.
     """
     n = len(x)
     if n < 2:
@@ -154,18 +154,18 @@ def empirical_bernstein(x: FloatArray, confidence: float) -> Interval:
 
 
 def hoeffding(mean: float, draws: int, confidence: float) -> Interval:
-    """Mean plus and minus `sqrt(log(2/a) / (2 n))`, a = 1 - confidence, over n independent draws.
+    """Return mean +- `sqrt(log(2/a) / (2 n))`, a = 1 - confidence, over n independent draws.
 
-    Guaranteed: with probability at least `confidence` it contains the mean of the draws' expectations,
-    which need not be equal: the mean over *these* inputs, of which only the draws are random.
-    Reference: Hoeffding, JASA, 1963.
+    Guaranteed: with probability at least `confidence`, it contains the mean of the draws'
+    expectations, which may differ: the mean over *these* inputs, for which only the draws are
+    random. Reference: Hoeffding, JASA, 1963.
     """
     half = math.sqrt(math.log(2 / (1 - confidence)) / (2 * draws))
     return _clip(mean - half, mean + half)
 
 
 def chernoff_upper(mean: float, n: int, error: float) -> float:
-    """Upper bound of the expected mean of n independent numbers in [0, 1].
+    """Return an upper bound of the expected mean of n independent numbers in [0, 1].
 
     Guaranteed with probability at least `1 - error`, for any distributions: the largest m with
     `kl(mean, m) <= log(1 / error) / n`. Reference: Hoeffding, JASA, 1963, Theorem 1.
@@ -175,9 +175,9 @@ def chernoff_upper(mean: float, n: int, error: float) -> float:
 
 
 def bootstrap(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
-    """Percentiles of the mean over resampled inputs.
+    """Return percentiles of the mean over resampled inputs.
 
-    Approximate, as `normal`, but not symmetric. Reference: Efron, Annals of Statistics, 1979.
+    Approximate, like `normal`, but not symmetric. Reference: Efron, Annals of Statistics, 1979.
     """
     values, counts = np.unique(x, return_counts=True)
     return percentiles(_resampled_counts(counts, seed) @ values / len(x), confidence)
@@ -186,7 +186,7 @@ def bootstrap(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
 def ratio_bootstrap(
     x: FloatArray, clean_correct: BoolArray, confidence: float, seed: int = 0
 ) -> Interval:
-    """Percentiles of `mean(x) / mean(clean_correct)`, both over the same resampled inputs.
+    """Return percentiles of `mean(x) / mean(clean_correct)`, both over the same resampled inputs.
 
     Approximate. The ratio can exceed 1. Resamples without any clean-correct input are left out.
     """
@@ -198,7 +198,7 @@ def ratio_bootstrap(
 
 
 def resampled_means(x: FloatArray, seed: int = 0) -> FloatArray:
-    """Means of the rows of x `(M, N)` over the same resampled inputs, `(M, RESAMPLES)`."""
+    """Return means of the rows of x `(M, N)` over the same resampled inputs, `(M, RESAMPLES)`."""
     random = np.random.default_rng(seed)
     n = x.shape[1]
     means = [x[:, random.integers(n, size=n)].mean(1) for _ in range(RESAMPLES)]
@@ -206,16 +206,17 @@ def resampled_means(x: FloatArray, seed: int = 0) -> FloatArray:
 
 
 def percentiles(means: FloatArray, confidence: float, most: float = 1.0) -> Interval:
-    """The middle `confidence` of resampled means, within `[0, most]`."""
+    """Return the middle `confidence` of resampled means, within `[0, most]`."""
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return _clip(float(low), float(high), most)
 
 
 def _resampled_counts(counts: IntArray, seed: int) -> IntArray:
-    """How often each distinct value is drawn in each resample, `(RESAMPLES, values)`.
+    """Return how often each resample draws each distinct value, `(RESAMPLES, values)`.
 
-    Drawing counts of the distinct values is the same as drawing inputs, at a fraction of the cost.
+    Drawing counts of the distinct values is equivalent to drawing inputs, at a fraction of the
+    cost.
     """
     n = int(counts.sum())
     drawn: IntArray = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES)

@@ -1,10 +1,11 @@
 """Lower bounds of accuracy under all noise of a set, from the tally of a reference noise.
 
-An input that fails with probability p under the reference is classified correctly with probability at
-least `1 - h(p)` under all noise of the set (`noise_sets`), whether it sees the input or not. The
-mean over inputs of this infimum is bounded from below here.
+An input that fails with probability p under the reference is classified correctly with probability
+at least `1 - h(p)` under all noise of the set (`noise_sets`), whether the noise sees the input or
+not. This module bounds the mean of this infimum over inputs from below.
 
-`wrong` counts the failures of each input among its draws; draws of different inputs are independent.
+`wrong` counts the failures of each input among its draws; draws of different inputs are
+independent.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exa
 from nppr.statistics.noise_sets import Contaminated, NoiseSet
 
 LEAST_CONFIDENCE = 0.75
-"""Below it, failures of unequal inputs may not be pooled."""
+"""With a lower confidence, failures of unequal inputs may not be pooled."""
 
 CLAIMS = (Claim.TEST_SET, Claim.POPULATION)
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceDraws(ABC):
-    """Draws of a reference noise that can be read as bounds."""
+    """Draws of a reference noise from which bounds are computed."""
 
     sees_input: ClassVar[bool]
     """Whether the bounds hold for noise that may see the input."""
@@ -54,20 +55,20 @@ class ReferenceDraws(ABC):
 
     @abstractmethod
     def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
-        """Lower bound of what is classified correctly under all noise of the set."""
+        """Return a lower bound of the share classified correctly under all noise of the set."""
 
     @abstractmethod
     def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
-        """An estimate of it, and its spread."""
+        """Return an estimate of that infimum, and its spread."""
 
 
 @dataclass(frozen=True, eq=False)
 class PerInputDraws(ReferenceDraws):
     """Separate draws for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
 
-    For *this test set* only draws are random; the population is the one that inputs were drawn from.
-    The estimate puts the observed shares for p; the infimum is convex in p, so on average it is too
-    high.
+    For *this test set* only draws are random; the population is the one that inputs were drawn
+    from. The estimate uses the observed shares as p; the infimum is convex in p, so the estimate is
+    too high on average.
     """
 
     sees_input = True
@@ -90,7 +91,7 @@ class PerInputDraws(ReferenceDraws):
 def estimate_bounds(
     draws: ReferenceDraws, noise: NoiseSet, confidence: float, *, infimum: bool = True
 ) -> list[Estimate]:
-    """What holds for all noise of one set: a bound for each claim, and an estimate of the infimum.
+    """Return bounds for all noise of one set, one for each claim, and an estimate of the infimum.
 
     A bound holds with probability at least `confidence`.
     """
@@ -108,7 +109,7 @@ def estimate_bounds(
 def make_bound_row(
     draws: ReferenceDraws, noise: NoiseSet, bound: float, confidence: float, claim: Claim
 ) -> Estimate:
-    """A lower bound as an estimate."""
+    """Return a lower bound as an estimate."""
     row = make_estimate(
         draws.tally, Metric.BOUND, bound, Interval(bound, 1.0), draws.methods[claim], confidence,
         int(draws.tally.clean_correct.sum()), claim=claim, direction=Direction.LOWER_BOUND,
@@ -133,11 +134,11 @@ def estimate_bounds_jointly(
     infima: bool = True,
     readings: int = 1,
 ) -> list[Estimate]:
-    """The readings of several sets, whose bounds of one claim all hold together with this confidence.
+    """Return the bounds of several sets; those of one claim all hold together with this confidence.
 
-    Each set gets an equal share of the error; with `readings` of several kinds of draws, those of all
-    kinds hold together. What holds for a set holds for those it contains, so a bound is never below
-    that of a larger set. Without `infima` there are bounds only.
+    Each set gets an equal share of the error. With `readings` kinds of draws, the bounds of all
+    kinds hold together. A bound for a set also holds for the sets that it contains, so a bound is
+    never below the bound of a larger set. Without `infima`, only bounds are returned.
     """
     share = 1 - (1 - confidence) / (len(sets) * readings)
     found = [estimate_bounds(draws, each, share, infimum=False) for each in sets]
@@ -163,8 +164,9 @@ def find_largest_sets(
     """Find the largest set of each family of growing sets for which the bound is at least `least`.
 
     The sets must be fixed beforehand: they are tried one by one up to the first that fails. If the
-    truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
-    wrong, which is as rare as stated. Where even the smallest set fails, it is returned with its bound.
+    truth falls below `least` beyond a set, a wrong answer requires the bound of the next set to be
+    wrong, which is as rare as stated. If even the smallest set fails, it is returned with its
+    bound.
     """
     share = 1 - (1 - confidence) / (len(families) * readings)
     rows = []
@@ -183,19 +185,20 @@ def find_largest_sets(
 
 
 def bound_pooled_failures(wrong: IntArray, draws: int, confidence: float) -> float:
-    """Upper bound of the mean failure probability of *these* inputs; only the draws are random.
+    """Return an upper bound of the mean failure probability of *these* inputs.
 
-    Guaranteed for any failure probabilities p_1 ... p_N, each input having the same number of draws,
-    and a confidence of at least 0.75: with probability at least `confidence` it is at least their
-    mean. It is the exact binomial bound of the pooled counts, or 1 where that exceeds `1 - 1/n`, n all
-    draws.
+    Guaranteed for any failure probabilities p_1 ... p_N, if each input has the same number of draws
+    and the confidence is at least 0.75: with probability at least `confidence`, it is at least
+    their mean. Only the draws are random. It is the exact binomial bound of the pooled counts, or 1
+    if that exceeds `1 - 1/n`, where n is the number of all draws.
 
-    Why counts of unequal probabilities may be pooled: S, the sum of n independent Bernoulli draws of
-    mean probability u, satisfies P(S <= s) <= P(Binomial(n, u) <= s) for s <= n u - 1 (Hoeffding,
-    Annals of Mathematical Statistics, 1956, Theorem 4). The bound misses when S <= s for the largest s
-    with P(Binomial(n, u) <= s) < a. This s is at most n u - 1 if u <= 1 - 1/n, as P(Binomial(n, u) <=
-    n u) > 1/4 >= a (Greenberg and Mohri, Statistics and Probability Letters, 2014). If u > 1 - 1/n the
-    bound misses only when it is at most 1 - 1/n, which is rarer still than for u = 1 - 1/n.
+    Why counts of unequal probabilities may be pooled: S, the sum of n independent Bernoulli draws
+    of mean probability u, satisfies P(S <= s) <= P(Binomial(n, u) <= s) for s <= n u - 1
+    (Hoeffding, Annals of Mathematical Statistics, 1956, Theorem 4). The bound misses when S <= s
+    for the largest s with P(Binomial(n, u) <= s) < a. This s is at most n u - 1 if u <= 1 - 1/n, as
+    P(Binomial(n, u) <= n u) > 1/4 >= a (Greenberg and Mohri, Statistics and Probability Letters,
+    2014). If u > 1 - 1/n, the bound misses only when it is at most 1 - 1/n, which is rarer still
+    than for u = 1 - 1/n.
     """
     return _pooled(int(wrong.sum()), len(wrong) * draws, check_confidence(confidence))
 
@@ -203,22 +206,27 @@ def bound_pooled_failures(wrong: IntArray, draws: int, confidence: float) -> flo
 def lower_test_set(
     wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
 ) -> float:
-    """Lower bound of the mean over *these* inputs of `1 - h(p)`.
+    """Return a lower bound of the mean over *these* inputs of `1 - h(p)`.
 
-    Guaranteed with probability at least `confidence`, only the draws being random. If h(p) = p it
-    is `1 - bound_pooled_failures`. Otherwise it is the largest of three, with a third of the error
-    each:
+    Guaranteed with probability at least `confidence`; only the draws are random. If h(p) = p, it is
+    `1 - bound_pooled_failures`. Otherwise it is the largest of three bounds, with a third of the
+    error each:
 
-    1. `1 - h(U)`, U the pooled upper bound of the mean of p; h is concave (Jensen);
-    2. the mean of `1 - h(u)`, u the simultaneous upper bounds;
+    1. `1 - h(U)`, where U is the pooled upper bound of the mean of p; h is concave (Jensen);
+    2. the mean of `1 - h(u)`, where u are the simultaneous upper bounds;
     3. the draws of each input are split at random in two; the first part chooses a group of inputs
-       that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. Valid as
-       inputs outside the group count at least 0, and the second part does not depend on the choice.
-       Where h is curved, the first part sorts all inputs into groups of similar failures, each with a
-       share of the error, and the mean of their `1 - h(V)` counts: Jensen costs little inside a group.
+       that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. This
+       is
+       valid because inputs outside the group count at least 0, and the second part does not depend
+       on
+       the choice. If h is curved, the first part sorts all inputs into groups of similar failures,
+       each
+       with a share of the error, and the mean of their `1 - h(V)` counts: inside a group, Jensen's
+       inequality loses little.
 
-    The guarantee includes the draw of `seed`, which the third needs; choose it before looking. With
-    one draw per input the third is left out and the others have half of the error each.
+    The guarantee includes the draw of `seed`, which the third bound needs; choose it before
+    looking. With one draw per input, the third is left out and the others have half of the error
+    each.
     """
     if noise == Contaminated(1.0, 0.0):
         return 1 - bound_pooled_failures(wrong, draws, confidence)
@@ -237,12 +245,12 @@ def lower_test_set(
 def lower_population(
     wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
 ) -> float:
-    """Lower bound of the expectation over inputs of `1 - h(p)`.
+    """Return a lower bound of the expectation over inputs of `1 - h(p)`.
 
     Guaranteed with probability at least `confidence` for inputs drawn independently from the
-    population: the betting bound of the mean of a conservative score of the failures k of an input.
-    For `h(p) = min(1, c p + d)` that is `(1 - d) g(k)`, g for the ratio c / (1 - d), as `1 - h(p) =
-    (1 - d) max(0, 1 - c p / (1 - d))`. Any other h has the `tangent_scores`.
+    population: the betting bound of the mean of a conservative score of an input's failures k. For
+    `h(p) = min(1, c p + d)` the score is `(1 - d) g(k)` with g for the ratio c / (1 - d), because
+    `1 - h(p) = (1 - d) max(0, 1 - c p / (1 - d))`. Any other h uses the `tangent_scores`.
     """
     if isinstance(noise, Contaminated):
         return _betting_score(_scores(draws, noise.c, noise.d), wrong, confidence, seed)
@@ -251,26 +259,26 @@ def lower_population(
 
 @lru_cache(maxsize=64)
 def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
-    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `1 - h(p)`, h concave.
+    """Return g(k) for k = 0 ... draws, `(draws + 1,)`, with expectation at most `1 - h(p)`, h concave.
 
     Divide the n draws of an input into a first group of r, about 7/8 of them, and a second. The j
-    failures of the first choose the tangent `c p + d` of h that touches at t = (j + 1/2) / (r + 1); q
-    is the share of failures in the second. Given p they are independent, and no tangent is below h, so
-    the expectation of `1 - d - c q` is at most `1 - h(p)`; it is near, as t is near p. Its mean over
-    all divisions is g(k), where j is hypergeometric.
+    failures of the first choose the tangent `c p + d` of h that touches at t = (j + 1/2) / (r + 1);
+    q is the share of failures in the second. Given p, the groups are independent, and no tangent is
+    below h, so the expectation of `1 - d - c q` is at most `1 - h(p)`; it is close, as t is close
+    to p. Its mean over all divisions is g(k), where j is hypergeometric.
     """
     scores = tuned_scores(draws, noise, np.zeros(draws + 1))
-    scores.flags.writeable = False  # it is kept
+    scores.flags.writeable = False  # the array is cached
     return scores
 
 
 def tuned_scores(draws: int, noise: NoiseSet, counts: FloatArray) -> FloatArray:
-    """The same where `counts` `(draws + 1,)` inputs with 0 ... `draws` failures were seen before.
+    """Return `tangent_scores` tuned to inputs seen before, `counts` `(draws + 1,)` by their failures.
 
-    The tangent for j failures of the first group touches at the share of failures in the second group
-    of all earlier inputs with j, to which the `j + 1/2` of r + 1 are added. So t is near p already
-    with few draws where inputs are alike, or fail always or never. The scores are conservative
-    whatever was seen before, as long as it does not depend on the inputs that they are used for.
+    The tangent for j failures of the first group touches at the share of failures in the second
+    group of all earlier inputs with j, to which the `j + 1/2` of r + 1 are added. So t is close to
+    p even with few draws if inputs are alike, or fail always or never. The scores are conservative
+    for any `counts` that do not depend on the inputs that they are used for.
     """
     second = max(1, draws // 8)
     first = draws - second
@@ -290,7 +298,7 @@ def tuned_scores(draws: int, noise: NoiseSet, counts: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def _divisions(draws: int, first: int, k: int) -> tuple[IntArray, FloatArray]:
-    """How many of k failures fall into the first group of draws, and how likely that is."""
+    """Return how many of k failures may fall into the first group of draws, and their probabilities."""
     second = draws - first
     logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
     j = np.arange(max(0, k - second), min(first, k) + 1)
@@ -301,13 +309,13 @@ def _divisions(draws: int, first: int, k: int) -> tuple[IntArray, FloatArray]:
 
 
 def conservative_scores(draws: int, c: float) -> FloatArray:
-    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `max(0, 1 - c p)`, c >= 1.
+    """Return g(k) for k = 0 ... draws, `(draws + 1,)`, with expectation <= `max(0, 1 - c p)`, c >= 1.
 
-    Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second of
-    n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the second.
-    Given p they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
-    `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
-    (n - r))`, which depends on k only and has the same expectation.
+    Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second
+    of n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the
+    second. Given p, they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c
+    p)`, which is at most `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) /
+    C(n, k) * (1 - c k / (n - r))`, which depends on k only and has the same expectation.
     """
     rest = draws - min(math.ceil(c) - 1, draws // 2)
     k = np.arange(draws + 1)
@@ -318,12 +326,12 @@ def conservative_scores(draws: int, c: float) -> FloatArray:
 
 
 def _scores(draws: int, c: float, d: float) -> FloatArray:
-    """Scores of expectation at most `max(0, 1 - c p - d)`; c is at least 1 - d, as h(1) = 1."""
+    """Return scores with expectation <= `max(0, 1 - c p - d)`; c is at least 1 - d, as h(1) = 1."""
     return (1 - d) * conservative_scores(draws, max(1.0, c / (1 - d)))
 
 
 def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed: int) -> float:
-    """The betting bound of the mean of the scores `(draws + 1,)` of these inputs, at least 0."""
+    """Return the betting bound of the mean score of these inputs, at least 0; `(draws + 1,)` scores."""
     least, most = float(scores.min()), float(scores.max())
     if most <= least:
         return max(0.0, least)
@@ -332,7 +340,7 @@ def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed:
 
 
 def predict_bound(x: FloatArray, error: float, n: int, width: float) -> float:
-    """About the bound that n further numbers like x, of this width of range, would give their mean."""
+    """Predict the bound that n further numbers like x, with this range, would give for their mean."""
     log = math.log(1 / error)
     return float(x.mean()) - math.sqrt(2 * float(x.var()) * log / n) - width * log / (3 * n)
 

@@ -1,17 +1,18 @@
-"""An anytime-valid test of what the worst noise of a set leaves correct.
+"""An anytime-valid test of the share that the worst noise of a set leaves correct.
 
-An input that fails with probability p under the reference is classified correctly with probability at
-least `1 - h(p)` under all noise of the set. The mean over inputs of this infimum is what is tested. To
-test h of the *mean* p instead would leave true statements undecided for ever: where 1 % of the inputs
-always fail, `1 - h(0.01)` is far below 0.99.
+An input that fails with probability p under the reference is classified correctly with probability
+at least `1 - h(p)` under all noise of the set. The test is about the mean of this infimum over
+inputs. To test h of the *mean* p instead would leave true statements undecided for ever: if 1 % of
+the inputs always fail, `1 - h(0.01)` is far below 0.99.
 
 Every input gets several draws, of which k fail. Two functions of k enclose the infimum:
 
-from below   a score whose expectation is at most `1 - h(p)` (`lower_bounds.tuned_scores`)
-from above   `1 - h(k / draws)`, whose expectation is at least `1 - h(p)`, as h is concave (Jensen)
+from below   a score whose expectation is at most `1 - h(p)` (`lower_bounds.tuned_scores`) from
+above   `1 - h(k / draws)`, whose expectation is at least `1 - h(p)`, as h is concave (Jensen)
 
-HOLDS needs bets on the mean of the first to succeed, VIOLATED those on the mean of the second. The
-scores of a round are tuned on the rounds before it, never on the inputs that they are used for.
+The verdict is HOLDS if bets on the mean of the first succeed, and VIOLATED if bets on the mean of
+the second succeed. The scores of a round are tuned on earlier rounds, never on the inputs they are
+used for.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ SET_DRAWS = 16
 """Draws of each input: one block."""
 
 _PRINTED = 0.05
-"""The aim of half of the bets: they serve the bounds that are printed where nothing is decided."""
+"""Aim of half of the bets, which serve the printed bounds of undecided tests."""
 
 _LEAST_FAILURE = 1e-9
-"""A smaller failure probability cannot be shown by draws."""
+"""Draws cannot show a smaller failure probability."""
 
 
 class NoiseSetTest:
     """Sequential test of "the worst noise of a set leaves at least `at_least` correct".
 
-    Guaranteed, at all looks together, for inputs that are drawn independently: each wrong verdict has
-    probability at most `1 - confidence`, and so has each end of `bounds` of missing. The worst noise
-    may see the input. A verdict is final: what comes later is not looked at.
+    Guaranteed, at all looks together, for inputs that are drawn independently: each wrong verdict
+    has probability at most `1 - confidence`, and each end of `bounds` misses with at most that
+    probability. The worst noise may see the input. A verdict is final: later inputs are ignored.
 
     >>> from nppr.statistics.noise_sets import ChiSquare
     >>> test = NoiseSetTest(ChiSquare(0.1), 0.8, confidence=0.95)
@@ -62,7 +63,8 @@ class NoiseSetTest:
         error = check_confidence(confidence)
         worst = noise.h(np.arange(draws_each + 1) / draws_each)
         self.losses = np.clip((worst - (1 - best)) / best, 0, 1)
-        """Share of the breakable probability that the worst noise breaks, by an input's failures."""
+        """Share of the breakable probability that the worst noise breaks, by the failures of an input.
+        """
         self.best = best
         self.above = Wager(at_least, error, seed)
         self.below = Wager(1 - at_least / best, error, seed)
@@ -71,12 +73,12 @@ class NoiseSetTest:
 
     @property
     def draws(self) -> int:
-        """All draws so far."""
+        """Number of draws so far."""
         return len(self.wrong) * self.draws_each
 
     @property
     def correct(self) -> int:
-        """Those that were correct."""
+        """Number of correct draws."""
         return self.draws - int(self.wrong.sum())
 
     def update(self, wrong: IntArray) -> Verdict:
@@ -98,7 +100,7 @@ class NoiseSetTest:
     def _bet(
         self, wager: Wager, values: FloatArray, wrong: IntArray, least: float, most: float
     ) -> None:
-        """Half for the distance of the level from the mean so far, half for the printed bound."""
+        """Place half of the bets for the level's distance from the mean, half for the printed bound."""
         before = values[self.wrong]
         mean = float(before.mean()) if len(before) else (wager.level + most) / 2
         aim = max(0.0, mean - wager.level) / (most - least)
@@ -111,12 +113,12 @@ class NoiseSetTest:
         return self.best * (1 - float(self.losses[self.wrong].mean()))
 
     def bounds(self) -> Interval:
-        """A lower and an upper bound of what the worst noise leaves correct."""
+        """Return a lower and an upper bound of the share that the worst noise leaves correct."""
         return Interval(self.above.bound(), self.best * (1 - self.below.bound()))
 
 
 def require_reachable(noise: NoiseSet, at_least: float) -> float:
-    """What the worst noise leaves where the reference never fails; `SpecError` unless it is more."""
+    """Return the share left correct if the reference never fails; raise if `at_least` exceeds it."""
     if not 0 < at_least < 1:
         raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
     best = 1 - float(noise.h(np.zeros(())))

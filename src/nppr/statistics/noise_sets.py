@@ -3,16 +3,17 @@
 Let an input fail with probability p under the reference P. Over all noise Q of a set it fails with
 probability at most `h(p)`, and some noise of the set attains that.
 
-Why it suffices to know p: let A be the perturbations that fail. A divergence D(Q, P) does not grow when
-only "in A or not" is observed (data processing), so `q = Q(A)` satisfies D(Bernoulli(q), Bernoulli(p))
-<= e; and the noise of density q/p on A and (1 - q)/(1 - p) elsewhere has exactly this divergence, so
-that every such q is attained. Why h is concave: D is convex in (q, p) together, so the pairs (p, q) of
-a set are convex and h is their upper edge. By Jensen the mean over inputs of `h(p_i)` is at most h of
-the mean of p_i, also where the noise depends on the input.
+Why it suffices to know p: let A be the perturbations that fail. A divergence D(Q, P) does not grow
+if only "in A or not" is observed (data processing), so `q = Q(A)` satisfies D(Bernoulli(q),
+Bernoulli(p)) <= e. The noise with density q/p on A and (1 - q)/(1 - p) elsewhere has exactly this
+divergence, so every such q is attained. Why h is concave: D is convex in (q, p) together, so the
+pairs (p, q) of a set are convex and h is their upper edge. By Jensen, the mean over inputs of
+`h(p_i)` is at most h of the mean of p_i, even if the noise depends on the input.
 
-Noise that does *not* see the input is one law Q for all inputs. With F(noise) the fraction of inputs
-that a perturbation breaks, its failure probability is E_Q F, and E_Q F is at most
-`shared_worst(E_P score(F, t), t)` for every tuning value t: a dual problem whose score lies in [0, 1].
+Noise that does *not* see the input is one law Q for all inputs. With F(noise) the fraction of
+inputs that a perturbation breaks, its failure probability is E_Q F, and E_Q F is at most
+`shared_worst(E_P score(F, t), t)` for every tuning value t: a dual problem whose score lies in [0,
+1].
 """
 
 from __future__ import annotations
@@ -38,46 +39,46 @@ _HALVINGS = 60
 
 
 class NoiseSet(ABC):
-    """A set of noise of a size; the larger the size, the larger the set."""
+    """A set of noise with a size; a larger size gives a larger set."""
 
     kind: str
     size: float
 
     @abstractmethod
     def h(self, p: FloatArray) -> FloatArray:
-        """The worst failure probability where that of the reference is p, `(N,) -> (N,)`.
+        """Return the worst failure probability if that of the reference is p, `(N,) -> (N,)`.
 
-        Concave, not falling, `p <= h(p) <= 1` and `h(1) = 1`.
+        Concave and non-decreasing, with `p <= h(p) <= 1` and `h(1) = 1`.
         """
 
     @abstractmethod
     def slope(self, p: FloatArray) -> FloatArray:
-        """The derivative of h for 0 < p < 1; 0 where h is 1 already."""
+        """Return the derivative of h for 0 < p < 1; it is 0 if h has reached 1."""
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """Its size in a row's name, such as `c=10`."""
+        """The size as part of a row's name, such as `c=10`."""
 
     @abstractmethod
     def words(self, reference: str = "the reference noise") -> str:
-        """The set in plain words, to follow "noise"."""
+        """Return the set in plain words that follow "noise"."""
 
     @abstractmethod
     def tunings(self, failures: FloatArray) -> FloatArray:
-        """Values of t worth trying, from the fractions F of some perturbations."""
+        """Return values of t worth trying, from the fractions F of some perturbations."""
 
     @abstractmethod
     def score(self, failures: FloatArray, t: float) -> FloatArray:
-        """The score in [0, 1] of perturbations that break these fractions of the inputs."""
+        """Return the scores in [0, 1] of perturbations that break these fractions of the inputs."""
 
     @abstractmethod
     def shared_worst(self, mean: float, t: float) -> float:
-        """At least E_Q F for all Q of the set where the mean score is at most this one; rises in it."""
+        """Return an upper bound of E_Q F for all Q of the set; it increases with the `mean` score."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its fields in a result, from which `make_set` makes it again."""
+        """Fields of the set in a result, from which `make_set` makes it again."""
         return {"noise_set": self.kind, "density_ratio": None, "size": self.size}
 
     def contains(self, other: NoiseSet) -> bool:
@@ -85,14 +86,14 @@ class NoiseSet(ABC):
         return self.kind == other.kind and self.size >= other.size
 
     def largest_p(self, least: float) -> float | None:
-        """The largest p for which `1 - h(p) >= least`; None where even p = 0 is too much."""
+        """Return the largest p for which `1 - h(p) >= least`, or None if even p = 0 is too large."""
         zero = np.zeros(())
         if 1 - float(self.h(zero)) < least:
             return None
         return float(bisect_largest(lambda p: 1 - self.h(p) >= least, zero))
 
     def tangents(self, p: FloatArray) -> FloatArray:
-        """The lines `c p + d` that touch h, `(N,) -> (2, N)`; h is concave, so they are never below."""
+        """Return the lines `c p + d` that touch h, `(N,) -> (2, N)`; none lies below the concave h."""
         c = self.slope(p)
         return np.stack([c, self.h(p) - p * c])
 
@@ -101,12 +102,13 @@ class NoiseSet(ABC):
 class Contaminated(NoiseSet):
     """Density at most c times the reference's, except for a fraction d of the mass.
 
-    Q = A + B: A of mass 1 - d has density at most c, B of mass d is anything. The failures get at most
-    min(c p, 1 - d) of A and all of B: `h(p) = min(1, c p + d)`. d = 0 bounds the density ratio; c = 1
-    is total variation: the part that Q and P share has density at most 1 and mass 1 - TV(Q, P).
+    Q = A + B: A has mass 1 - d and density at most c; B has mass d and is arbitrary. The failures
+    get at most min(c p, 1 - d) of A and all of B: `h(p) = min(1, c p + d)`. d = 0 bounds the
+    density ratio; c = 1 is total variation: the part that Q and P share has density at most 1 and
+    mass 1 - TV(Q, P).
 
-    Shared: `E_Q F <= (1 - d) t + int (F - t) dA + d <= (1 - d) t + c E_P (F - t)+ + d` for t in [0, 1];
-    for d = 0 this is CVaR (Rockafellar and Uryasev, 2000).
+    Shared: `E_Q F <= (1 - d) t + int (F - t) dA + d <= (1 - d) t + c E_P (F - t)+ + d` for t in [0,
+    1]; for d = 0 this is CVaR (Rockafellar and Uryasev, 2000).
     """
 
     c: float = 1.0
@@ -119,7 +121,7 @@ class Contaminated(NoiseSet):
 
     @property
     def size(self) -> float:  # type: ignore[override]
-        """What grows where one size is asked for: c of a ratio, d of the others."""
+        """The number that defines the size: c for a ratio, d for the others."""
         return self.c if self.kind == RATIO else self.d
 
     @property
@@ -173,13 +175,13 @@ _DIVERGENCES: dict[str, type[DivergenceBall]] = {}
 class DivergenceBall(NoiseSet):
     """All noise whose divergence from the reference is at most e.
 
-    A subclass is registered under its `kind`. With `sizes` it is one of the sets of `nppr bound`.
+    A subclass is registered under its `kind`. With `sizes`, it is one of the sets of `nppr bound`.
     """
 
     name: ClassVar[str]
     most: ClassVar[float] = LARGEST_SIZE
     sizes: ClassVar[str] = ""
-    """Its sizes unless others are asked for, with `+` between them."""
+    """Default sizes, separated by `+`."""
 
     size: float
 
@@ -310,9 +312,9 @@ class Hellinger(DivergenceBall):
 class Offset(DivergenceBall):
     """N(0, sigma^2) noise plus any offset of l2 length at most R; `size` is R / sigma.
 
-    By Neyman and Pearson the perturbations that gain most from an offset are a half-space, so
-    `h(p) = Phi(Phi^-1(p) + R / sigma)` (Cohen, Rosenfeld and Kolter, 2019): the power of a test of size
-    p, which is concave. What is done to the noise afterwards, such as clipping, changes nothing.
+    By Neyman and Pearson, the perturbations that gain most from an offset form a half-space, so
+    `h(p) = Phi(Phi^-1(p) + R / sigma)` (Cohen, Rosenfeld and Kolter, 2019): the power of a test of
+    size p, which is concave. Later processing of the noise, such as clipping, does not change this.
 
     Shared: F is a randomised test, for which the lemma holds too, so `E_Q F <= h(E_P F)`.
     """
@@ -325,7 +327,7 @@ class Offset(DivergenceBall):
         return f"that is {reference} plus any offset of l2 length up to {many}"
 
     def h(self, p: FloatArray) -> FloatArray:
-        from scipy import special  # not before PyTorch is needed
+        from scipy import special  # deferred until PyTorch is needed
 
         found: FloatArray = special.ndtr(special.ndtri(p) + self.size)
         return found
@@ -347,7 +349,7 @@ class Offset(DivergenceBall):
 
 
 def kl(q: FloatArray, p: FloatArray) -> FloatArray:
-    """The Kullback-Leibler divergence of Bernoulli(q) from Bernoulli(p)."""
+    """Return the Kullback-Leibler divergence of Bernoulli(q) from Bernoulli(p)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ones = np.where(q > 0, q * (np.log(q) - np.log(p)), 0.0)
         zeros = np.where(q < 1, (1 - q) * (np.log1p(-q) - np.log1p(-p)), 0.0)
@@ -355,7 +357,7 @@ def kl(q: FloatArray, p: FloatArray) -> FloatArray:
 
 
 def bisect_largest(holds: Callable[[FloatArray], BoolArray], low: FloatArray) -> FloatArray:
-    """The largest number from `low` to 1 for which it holds, where it holds from `low` up to there."""
+    """Return the largest number in [low, 1] for which `holds`, if it holds from `low` up to there."""
     low = np.asarray(low, dtype=np.float64)
     high = np.ones_like(low)
     ends = holds(high)
@@ -374,19 +376,19 @@ DEFAULT_SIZES = {
     TV: "0.01+0.05+0.1",
     **{kind: ball.sizes for kind, ball in _BALLS.items()},
 }
-"""Every set of `nppr bound`, with its sizes unless others are asked for."""
+"""Default sizes of every set of `nppr bound`."""
 
 MEANINGS = {
     RATIO: "density at most c times the reference's",
-    CONTAMINATED: "the same but for a fraction d of its mass",
+    CONTAMINATED: "the same, except for a fraction d of its mass",
     TV: "total variation distance",
     **{kind: ball.name for kind, ball in _BALLS.items()},
 }
-"""What bounds each set of `nppr bound`, for help texts."""
+"""Short definition of each set of `nppr bound`, for help texts."""
 
 
 def make_set(kind: str, size: float | None = None, density_ratio: float | None = None) -> NoiseSet:
-    """The set of this kind: `density_ratio` is the c of `ratio` and `contaminated`, `size` d or e."""
+    """Return a set: `density_ratio` is c of `ratio` and `contaminated`, `size` is d or e."""
     if kind in _DIVERGENCES:
         return _DIVERGENCES[kind](size or 0.0)
     if kind not in DEFAULT_SIZES:
@@ -397,7 +399,7 @@ def make_set(kind: str, size: float | None = None, density_ratio: float | None =
 def parse_sets(
     kind: str, sizes: str | None = None, ratios: str | None = None
 ) -> tuple[NoiseSet, ...]:
-    """The sets of a kind and of sizes written with `+` between them; `ratios` are the values of c.
+    """Return the sets of a kind for sizes separated by `+`; `ratios` are the values of c.
 
     >>> [each.label for each in parse_sets("contaminated", "0.01", "1+2")]
     ['c=1:d=0.01', 'c=2:d=0.01']
@@ -416,13 +418,13 @@ def parse_sets(
 
 
 def split_spec(text: str) -> tuple[str, str | None]:
-    """The kind and the sizes of `KIND` or `KIND:SIZE,SIZE`, sizes with `+` between them."""
+    """Return the kind and the sizes of `KIND` or `KIND:SIZE,SIZE`, the sizes separated by `+`."""
     kind, colon, sizes = text.replace(" ", "").partition(":")
     return kind, sizes.replace(",", "+") if colon else None
 
 
 def parse_spec(text: str, ratios: str | None = None) -> tuple[NoiseSet, ...]:
-    """The sets of `KIND` or `KIND:SIZE,SIZE`; the sizes of `ratio` are values of c.
+    """Return the sets of `KIND` or `KIND:SIZE,SIZE`; the sizes of `ratio` are values of c.
 
     >>> [each.label for each in parse_spec("tv:0.01,0.05")]
     ['tv=0.01', 'tv=0.05']
@@ -436,7 +438,7 @@ def parse_spec(text: str, ratios: str | None = None) -> tuple[NoiseSet, ...]:
 
 
 def growing_sets(kind: str, density_ratio: float | None = None) -> list[NoiseSet]:
-    """The sets of a kind, smallest first: sizes of two digits; of `contaminated`, for one c."""
+    """Return the sets of a kind, smallest first, with two-digit sizes; `contaminated` uses one c."""
     if kind == RATIO:
         return [make_set(kind, None, c) for c in _two_digits(0, 9)]
     below_1 = kind in (CONTAMINATED, TV) or _DIVERGENCES[kind].most == 1
@@ -445,14 +447,14 @@ def growing_sets(kind: str, density_ratio: float | None = None) -> list[NoiseSet
 
 
 def _two_digits(first: int, last: int) -> list[float]:
-    """1.0, 1.1, ... 9.9, 10, 11, ... from 10^first on, all below 10^last."""
+    """Return 1.0, 1.1, ... 9.9, 10, 11, ... from 10^first on, all below 10^last."""
     return [
         float(f"{number}e{power - 1}") for power in range(first, last) for number in range(10, 100)
     ]
 
 
 def _parse(argument: str, text: str) -> list[float]:
-    """Different numbers written with `+` between them."""
+    """Return the numbers separated by `+`; they must differ."""
     try:
         values = [float(part) for part in text.split("+")]
     except ValueError:
@@ -466,7 +468,7 @@ def _parse(argument: str, text: str) -> list[float]:
 
 
 def _require(argument: str, value: float, least: float, most: float, example: str) -> None:
-    """Raise `SpecError` unless a size is valid; one of at most 1 must be below 1."""
+    """Raise `SpecError` unless a size is valid; a size limited to 1 must be below 1."""
     if not (least <= value <= most and not value == 1 == most):
         valid = "a number >= 0 and < 1" if most == 1 else f"a number from {least:g} to {most:g}"
         raise SpecError(f"`{argument}` must be {valid}, got {value:g}. Example: {example}")
@@ -478,7 +480,7 @@ STATED_SETS = (
     Contaminated(2.0, 0.01),
     Contaminated(1.0, 0.05, TV),
 )
-"""The sets that every tally of fixed noise is read for."""
+"""Sets for which every tally of fixed noise gets bounds."""
 
 STATED_SETS_IN_BOX = (STATED_SETS[0], Contaminated(5.0, kind=RATIO), *STATED_SETS[1:])
 """The same for the few parameters of a transformation, where a density ratio covers more."""

@@ -1,8 +1,8 @@
-"""Comparisons on the same inputs: differences with intervals, p-values, and many tests at once.
+"""Comparisons on the same inputs: differences with intervals, p-values, and multiple tests.
 
-`a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order.
-Their common part cancels. `paired_pvalues` decides which mean is higher, at any number of inputs;
-`exceeds_approximately` (Student's paired t-test) is for many inputs.
+`a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order,
+so that their common part cancels. `paired_pvalues` decides which mean is higher, for any number of
+inputs; `exceeds_approximately` (Student's paired t-test) is for many inputs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class PairedDifference:
 def paired_difference(
     a: FloatArray, b: FloatArray, confidence: float, seed: int = 0
 ) -> PairedDifference:
-    """Mean difference over the same inputs, with intervals for that of the population.
+    """Return the mean difference over the same inputs, with intervals for that of the population.
 
-    `normal` and `bootstrap` are approximate: near `confidence` for many inputs. `betting` is guaranteed
-    with probability at least `confidence` for any distribution of pairs. Each is the interval of that
-    name for the mean of `(a - b + 1) / 2`, which lies in [0, 1].
+    `normal` and `bootstrap` are approximate: near `confidence` for many inputs. `betting` is
+    guaranteed with probability at least `confidence` for any distribution of pairs. Each is the
+    interval of that name for the mean of `(a - b + 1) / 2`, which lies in [0, 1].
 
     >>> paired_difference(np.full(9, 0.75), np.full(9, 0.25), 0.95).mean
     0.5
@@ -52,9 +52,9 @@ def paired_difference(
 class Share:
     """A mean over some of the inputs, `sum(above) / sum(below)`, both `(N,)` over *all* inputs.
 
-    PR: `above` is the rate and `below` 1 where the input is clean-correct, both 0 elsewhere.
-    Accuracy: `above` is 1 where the input is classified correctly, `below` is 1 everywhere.
-    `outcomes`: each number is one outcome, 0 or 1, whatever was observed.
+    PR: `above` is the rate and `below` is 1 if the input is clean-correct; otherwise both are 0.
+    Accuracy: `above` is 1 if the input is classified correctly; `below` is always 1. `outcomes`: by
+    definition, each number is one outcome, 0 or 1.
     """
 
     above: FloatArray
@@ -72,7 +72,7 @@ class Share:
 
     @property
     def counted(self) -> FloatArray:
-        """Return one number for each input that counts, however often it counts."""
+        """One number for each input that counts, however often it counts."""
         counts = self.below > 0
         numbers: FloatArray = self.above[counts] / self.below[counts]
         return numbers
@@ -93,12 +93,12 @@ def common_numbers(a: Share, b: Share) -> tuple[FloatArray, FloatArray]:
 def paired_pvalues(
     a: FloatArray, b: FloatArray, error: float, seed: int = 0, *, outcomes: bool = False
 ) -> tuple[float, float]:
-    """P-values of "the mean of a is at most that of b" and of "the mean of a is at least that of b".
+    """Return p-values of "the mean of a is at most that of b" and of "... at least that of b".
 
-    Guaranteed for inputs drawn independently from one population, at any number of inputs. If each
+    Guaranteed for inputs drawn independently from one population, for any number of inputs. If each
     number is one outcome, 0 or 1 (`outcomes`), this is the exact sign test, McNemar's test: if both
-    means are equal, each of the inputs on which a and b differ is equally likely to favour either.
-    Otherwise it is betting on the differences. `error` is the error that the bets are chosen for; the
+    means are equal, each input on which a and b differ is equally likely to favour either.
+    Otherwise it is betting on the differences. The bets are chosen for a decision at `error`; the
     p-values hold at every error.
 
     >>> a, b = np.repeat([1.0, 0.0], [8, 2]), np.repeat([0.0, 1.0], [8, 2])
@@ -115,11 +115,9 @@ def paired_pvalues(
 
 
 def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
-    """One-sided p-value of "the mean of a is at most that of b", by the t-test of paired differences.
+    """Return the p-value of "the mean of a is at most that of b" from a one-sided paired t-test.
 
-    Approximate, for many inputs.
-
-    If all differences are equal there is no spread to compare with: 0 if a is above b, else 1.
+    Approximate, for many inputs. If all differences are equal, it is 0 if a is above b, else 1.
     """
     _require_pairs(a, b)
     difference = a - b
@@ -133,23 +131,23 @@ def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
 
 
 def binomial_pvalues(wrong: IntArray, draws: IntArray | int, gamma: float) -> FloatArray:
-    """P-values of the hypotheses "the failure probability is above gamma", `(N,) -> (N,)`.
+    """Return p-values of the hypotheses "the failure probability is above gamma", `(N,) -> (N,)`.
 
-    The probability of at most that many failures at gamma: a small one supports p <= gamma. If
-    p > gamma it is below u with probability at most u.
+    A p-value is the probability of at most that many failures at gamma; a small one supports p <=
+    gamma. If p > gamma, it is below u with probability at most u.
 
     >>> binomial_pvalues(np.array([0, 10]), 10, 0.5).round(4).tolist()
     [0.001, 1.0]
     """
-    from scipy.stats import binom  # slow to import, and no assessment needs it
+    from scipy.stats import binom  # slow to import, and not needed for an assessment
 
     return np.asarray(binom.cdf(wrong, draws, gamma))
 
 
 def holm_pvalues(pvalues: FloatArray) -> FloatArray:
-    """P-values adjusted for their number, `(N,) -> (N,)`: Holm rejects those that are at most alpha.
+    """Return p-values adjusted for their number, `(N,) -> (N,)`; Holm rejects those at most alpha.
 
-    Guaranteed, however the tests depend on each other: with probability at least `1 - alpha` no true
+    Guaranteed for any dependence between the tests: with probability at least `1 - alpha` no true
     hypothesis is rejected. Reference: Holm, Scandinavian Journal of Statistics, 1979.
 
     >>> holm_pvalues(np.array([0.04, 0.01, 0.03])).tolist()
@@ -163,7 +161,7 @@ def holm_pvalues(pvalues: FloatArray) -> FloatArray:
 
 
 def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
-    """Which hypotheses to reject, `(N,) -> (N,)`, see `holm_pvalues`.
+    """Return which hypotheses to reject, `(N,) -> (N,)`; see `holm_pvalues`.
 
     >>> holm(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
     [False, True, False]
@@ -173,10 +171,11 @@ def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
 
 
 def benjamini_hochberg(pvalues: FloatArray, alpha: float) -> BoolArray:
-    """Which hypotheses to reject, `(N,) -> (N,)`.
+    """Return which hypotheses to reject, `(N,) -> (N,)`, to control the false discovery rate.
 
-    Guaranteed for independent tests: of the rejected hypotheses a share of at most `alpha` is true, in
-    expectation. Nothing follows for any single one. Reference: Benjamini and Hochberg, JRSS B, 1995.
+    Guaranteed for independent tests: in expectation, at most a share `alpha` of the rejected
+    hypotheses is true. Nothing follows for any single one. Reference: Benjamini and Hochberg, JRSS
+    B, 1995.
 
     >>> benjamini_hochberg(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
     [True, True, True]
@@ -212,5 +211,5 @@ def _different_inputs(a: FloatArray, b: FloatArray) -> SpecError:
 
 
 def _sign_pvalue(wins: int, losses: int) -> float:
-    """The probability of at least `wins` heads in `wins + losses` tosses of a fair coin."""
+    """Return the probability of at least `wins` heads in `wins + losses` tosses of a fair coin."""
     return float(scipy.special.betainc(wins, losses + 1, 0.5)) if wins else 1.0

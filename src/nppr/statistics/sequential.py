@@ -1,6 +1,6 @@
 """Anytime-valid sequences and tests: look as often as you like, stop when you like.
 
-Both rest on a process that starts at 1 and, while a hypothesis is true, is a nonnegative
+Both rest on a process that starts at 1 and, if a hypothesis is true, is a nonnegative
 supermartingale: it ever reaches 1/a with probability at most a (Ville, 1939).
 """
 
@@ -40,17 +40,18 @@ class Verdict(StrEnum):
 def mixture_sequence(
     successes: IntArray, draws: IntArray | int, confidence: float, a: float = 0.5, b: float = 0.5
 ) -> FloatArray:
-    """Confidence sequence of a success probability, `(N,) -> (2, N)`.
+    """Return the confidence sequence of a success probability, `(N,) -> (2, N)`.
 
-    Guaranteed: with probability at least `confidence` the intervals of *all* looks at one growing
-    count of independent draws contain its success probability p, and so does the intersection of the
-    looks so far, which is narrower. When to look may depend on what was seen.
+    Guaranteed: with probability at least `confidence`, the intervals of *all* looks at one growing
+    count of independent draws contain its success probability p. The same holds for the
+    intersection of the looks so far, which is narrower. Earlier looks may decide when to look
+    again.
 
     A look excludes every p for which the mean likelihood over a Beta(a, b) distribution is at least
-    `1 / (1 - confidence)` times that of p: under p this ratio is a martingale that starts at 1. In p it
-    falls up to the observed share and rises from there, so the ends are found by bisection and rounded
-    outwards. Reference: Robbins, Annals of Mathematical Statistics, 1970; Howard et al., Annals of
-    Statistics, 2021.
+    `1 / (1 - confidence)` times that of p: under p this ratio is a martingale that starts at 1. In
+    p it decreases up to the observed share and increases from there, so the ends are found by
+    bisection and rounded outwards. Reference: Robbins, Annals of Mathematical Statistics, 1970;
+    Howard et al., Annals of Statistics, 2021.
 
     >>> mixture_sequence(np.array([0, 50]), np.array([0, 100]), 0.95).round(2).tolist()
     [[0.0, 0.34], [1.0, 0.66]]
@@ -84,14 +85,15 @@ def one_sided_evidence(
     a: float = 1.0,
     b: float = 0.5,
 ) -> FloatArray:
-    """Log of the mean over q of the likelihood of q over that of `at_least`, `(N,) -> (N,)`.
+    """Return the log of the mean likelihood over q divided by that of `at_least`, `(N,) -> (N,)`.
 
     q has the Beta(a, b) distribution restricted to [at_least, 1] (`above`) or [0, at_least].
 
-    Above: for every p <= at_least = t the ratio is a supermartingale. A draw multiplies the ratio of q
-    by q/t if it succeeds and (1 - q)/(1 - t) if not; the expectation, p q/t + (1 - p)(1 - q)/(1 - t),
-    is linear in p, 1 at p = t, and rises in p because q >= t; so it is at most 1 for p <= t. The same
-    holds below, with p >= t. Means of supermartingales over q are supermartingales.
+    Above: for every p <= at_least = t the ratio is a supermartingale. A draw multiplies the ratio
+    of q by q/t if it succeeds and (1 - q)/(1 - t) if not; the expectation, p q/t + (1 - p)(1 -
+    q)/(1 - t), is linear in p, 1 at p = t, and increases in p because q >= t; so it is at most 1
+    for p <= t. The same holds below, with p >= t. Means of supermartingales over q are
+    supermartingales.
     """
     part = scipy.special.betaincc if above else scipy.special.betainc
     with np.errstate(divide="ignore"):
@@ -102,11 +104,11 @@ def one_sided_evidence(
 
 
 def one_sided_bound(successes: int, failures: int, confidence: float, *, above: bool) -> float:
-    """The lower (`above`) or upper bound at which `one_sided_evidence` suffices, at all looks together.
+    """Return the lower (`above`) or upper bound shown by `one_sided_evidence`, at all looks together.
 
-    The evidence against every t below the bound (above it) suffices, and against no other t: where it
-    exceeds 1 it falls in t up to the observed share and rises from there. So p lies beyond the bound
-    of any look with probability at most `1 - confidence`.
+    The evidence suffices against every t below the lower bound (above the upper bound), and against
+    no other t: if it exceeds 1, it decreases in t up to the observed share and increases from
+    there. So p lies beyond the bound of any look with probability at most `1 - confidence`.
 
     >>> round(one_sided_bound(64, 0, 0.95, above=True), 3), one_sided_bound(64, 0, 0.95, above=False)
     (0.943, 1.0)
@@ -128,10 +130,10 @@ def one_sided_bound(successes: int, failures: int, confidence: float, *, above: 
 class BernoulliTest:
     """Sequential test of "the success probability is at least `at_least`" on independent draws.
 
-    Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
-    with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
-    VIOLATED, or with `violated_confidence` at that confidence. A verdict is final, and `bound` is the
-    bound that it was given for. The evidence is `one_sided_evidence` on either side.
+    Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever
+    HOLDS with probability at most `1 - confidence`. If it is at least `at_least`, the same applies
+    to VIOLATED, at `violated_confidence` if that is given. A verdict is final, and `bound` is the
+    bound at the time of the verdict. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(10, draws=10), test.update(90, draws=90))
@@ -156,7 +158,7 @@ class BernoulliTest:
         self.draws = 0
 
     def update(self, successes: int, draws: int) -> Verdict:
-        """Add `draws` further draws, of which `successes` succeeded; the verdict so far."""
+        """Add `draws` draws, of which `successes` succeeded; return the verdict so far."""
         if not 0 <= successes <= draws:
             raise SpecError(f"`successes` must lie in 0 ... draws, got {successes} of {draws}.")
         self.correct += successes
@@ -174,7 +176,7 @@ class BernoulliTest:
         return self.verdict
 
     def bounds(self) -> Interval:
-        """Both bounds, with the one that decided: later draws take nothing from it."""
+        """Return both bounds; later draws never loosen the bound that decided."""
         counts = self.correct, self.draws - self.correct
         low = one_sided_bound(*counts, self.confidence, above=True)
         high = one_sided_bound(*counts, self.violated_confidence, above=False)
@@ -188,11 +190,11 @@ class BernoulliTest:
 class Wager:
     """Bets, in rounds, that a mean lies above `level`.
 
-    The numbers of a round are independent and have an expectation of at most the mean, given the rounds
-    before. They lie between `least` and `most`, which only those rounds may determine. A wager divides
-    its capital equally among several aims, distances from the mean that bets are made for, and never
-    moves it from one to another. If the mean is at most `level`, the capital ever exceeds 1/error with
-    probability at most `error` (`nppr.statistics.betting`).
+    The numbers of a round are independent and have an expectation of at most the mean, given the
+    earlier rounds. They lie between `least` and `most`, which only earlier rounds may determine. A
+    wager divides its capital equally among several aims, the distances from the mean that its bets
+    are made for, and never moves capital between them. If the mean is at most `level`, the capital
+    ever exceeds 1/error with probability at most `error` (`nppr.statistics.betting`).
     """
 
     def __init__(self, level: float, error: float, seed: int) -> None:
@@ -214,19 +216,19 @@ class Wager:
         least: float = 0.0,
         most: float = 1.0,
     ) -> None:
-        """Bet on a round of numbers; all rounds have as many `aims`.
+        """Bet on a round of numbers; all rounds have the same number of `aims`.
 
-        `before` are numbers that may determine the bets, `aims` are in units of the range.
+        `before` are numbers that may determine the bets; `aims` are in units of the range.
         """
         width = most - least
         known, shares = (np.clip((each - least) / width, 0, 1) for each in (before, new))
-        seed = self.seed + len(self.placed)  # the order in a round must not follow that of others
+        seed = self.seed + len(self.placed)  # the order in a round must not follow another one
         bets = [aimed_bets(known, shares, aim, seed) for aim in aims]
         self.placed.append((bets, least, width))
         self.gains = self.gains + _gains(self.placed[-1], self.level)
 
     def bound(self) -> float:
-        """The mean is above it, at all looks together, with probability at least `1 - error`."""
+        """Return a lower bound of the mean, with probability at least `1 - error` at all looks."""
         low, high = 0.0, 1.0
         for _ in range(_STEPS):
             middle = (low + high) / 2
@@ -236,23 +238,23 @@ class Wager:
 
 
 def _gains(placed: tuple[list[Bets], float, float], mean: float) -> FloatArray:
-    """Log of the factor by which a round multiplies the capital of each aim, against this mean."""
+    """Return the log of the factor by which a round multiplies each aim's capital, for this mean."""
     bets, least, width = placed
     return np.array([log_capital(*each, (mean - least) / width) for each in bets])
 
 
 def _capital(gains: FloatArray) -> float:
-    """Log of the mean over aims of their capital."""
+    """Return the log of the mean capital over aims."""
     return float(np.logaddexp.reduce(gains, axis=None) - math.log(gains.size))
 
 
 class MeanTest:
     """Sequential test of "the mean is at least `at_least`" on independent numbers in [0, 1].
 
-    Guaranteed, at all looks together, by betting (`nppr.statistics.betting`): each wrong verdict has
-    probability at most `1 - confidence`, and so has each end of `bounds` of missing the mean. `aim` is
-    the distance from the mean that the bets are made for. A verdict is final: what comes later is not
-    looked at.
+    Guaranteed, at all looks together, by betting (`nppr.statistics.betting`): each wrong verdict
+    has probability at most `1 - confidence`, and each end of `bounds` misses the mean with at most
+    that probability. `aim` is the distance from the mean that the bets are made for. A verdict is
+    final: later numbers are ignored.
 
     >>> print(MeanTest(0.4, 0.95, aim=0.1).update(np.full(64, 0.5)))
     holds
@@ -267,7 +269,7 @@ class MeanTest:
         self.verdict = Verdict.UNDECIDED
 
     def update(self, x: FloatArray) -> Verdict:
-        """Add numbers `(n,)`, whose number may depend on those before; the verdict so far."""
+        """Add numbers `(n,)`, where n may depend on earlier numbers; return the verdict so far."""
         if self.verdict is not Verdict.UNDECIDED or not len(x):
             return self.verdict
         require_shares(x)
@@ -278,12 +280,12 @@ class MeanTest:
         return self.verdict
 
     def bounds(self) -> Interval:
-        """A lower and an upper bound of the mean."""
+        """Return a lower and an upper bound of the mean."""
         return Interval(self.above.bound(), 1 - self.below.bound())
 
 
 def combine_wagers(above: Wager, below: Wager) -> Verdict:
-    """What two wagers on either side show."""
+    """Return the verdict that two wagers on either side support."""
     if above.won:
         return Verdict.HOLDS
     return Verdict.VIOLATED if below.won else Verdict.UNDECIDED

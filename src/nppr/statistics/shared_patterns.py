@@ -1,9 +1,9 @@
-"""What holds at least for all noise of a set that does not see the input.
+"""Lower bounds for all noise of a set that does not see the input.
 
-Such noise is one law for all inputs, so its worst case need not be bad for every input in its own way:
-the bound is much sharper than one for noise that sees the input. M patterns are drawn from the
-reference, the same for all inputs, and F_j is the fraction of the clean-correct inputs that pattern j
-breaks. The failure probability of noise Q of the set is E_Q F, bounded by the dual of `NoiseSet`.
+Such noise is one law for all inputs, so its worst case cannot adapt to each input, and the bound is
+much sharper than one for noise that sees the input. M patterns are drawn from the reference, the
+same for all inputs, and F_j is the fraction of the clean-correct inputs that pattern j breaks. The
+failure probability of noise Q of the set is E_Q F, bounded by the dual of `NoiseSet`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nppr.statistics.noise_sets import NoiseSet
 
 @dataclass(frozen=True, eq=False)
 class SharedPatterns(ReferenceDraws):
-    """Draws that all inputs share, read as bounds for noise that does not see the input.
+    """Draws that all inputs share, for bounds that hold for noise that does not see the input.
 
     The estimate is the dual at the mean score of all patterns; its spread is over patterns.
     """
@@ -56,11 +56,11 @@ class SharedPatterns(ReferenceDraws):
 
 
 def lower_shared(failures: FloatArray, noise: NoiseSet, confidence: float, seed: int = 0) -> float:
-    """Lower bound of `1 - E_Q F` for all Q of the set, on *these* inputs; `failures` are F `(M,)`.
+    """Return a lower bound of `1 - E_Q F` for all Q of the set, on *these* inputs; F is `failures`.
 
     Guaranteed with probability at least `confidence`: a random quarter of the patterns chooses the
-    tuning value t, and on the others the mean of the score is bounded by betting. Only the patterns
-    are random, and the draw of `seed`.
+    tuning value t, and betting bounds the mean score of the others. Only the patterns and the draw
+    of `seed` are random.
     """
     few, rest = _split(failures, seed)
     if not len(few):
@@ -73,12 +73,13 @@ def lower_shared(failures: FloatArray, noise: NoiseSet, confidence: float, seed:
 def lower_shared_population(
     failures: FloatArray, inputs: int, noise: NoiseSet, confidence: float, seed: int = 0
 ) -> float:
-    """The same for the population that the inputs were drawn from, independently.
+    """Return the same bound for the population that the inputs were drawn from, independently.
 
-    The worst noise Q* of the population does not depend on this test set. On the test set it fails in
-    a fraction X of its draws, the mean of `inputs` independent numbers in [0, 1]; X is at most S, the
-    worst of the test set, which `lower_shared` bounds with half of the error. With the other half the
-    mean of X is bounded (Chernoff and Hoeffding): S costs no factor c on the way to the population.
+    The worst noise Q* of the population does not depend on this test set. On the test set it fails
+    in a fraction X of its draws, the mean of `inputs` independent numbers in [0, 1]; X is at most
+    S, the worst of the test set, which `lower_shared` bounds with half of the error. The other half
+    bounds the mean of X (Chernoff and Hoeffding). So the step from S to the population costs no
+    factor c.
     """
     half = check_confidence(confidence) / 2
     worst = 1 - lower_shared(failures, noise, 1 - half, seed)
@@ -86,14 +87,14 @@ def lower_shared_population(
 
 
 def _split(failures: FloatArray, seed: int) -> tuple[FloatArray, FloatArray]:
-    """A random quarter of the patterns, and the others."""
+    """Return a random quarter of the patterns, and the others."""
     order = np.random.default_rng(seed).permutation(len(failures))
     few, rest = np.split(failures[order], [len(failures) // 4])
     return few, rest
 
 
 def _tuned(few: FloatArray, noise: NoiseSet, error: float, n: int) -> float:
-    """The tuning value that promises the lowest bound with n further patterns like these."""
+    """Return the tuning value that promises the lowest bound with n further patterns like these."""
 
     def promise(t: float) -> float:
         high = 1 - predict_bound(1 - noise.score(few, t), error, n, 1.0)
@@ -105,7 +106,7 @@ def _tuned(few: FloatArray, noise: NoiseSet, error: float, n: int) -> float:
 def _estimate(
     failures: FloatArray, noise: NoiseSet, confidence: float, seed: int
 ) -> tuple[float, Interval]:
-    """The dual at the mean score of all patterns and its best tuning value, and its percentiles."""
+    """Return the dual at the mean score of all patterns and its best tuning value, with percentiles."""
 
     def infimum(mean: float, t: float) -> float:
         return max(0.0, 1 - noise.shared_worst(min(1.0, mean), t))

@@ -1,8 +1,7 @@
 """The list of files in a folder that nppr may remove.
 
 `manifest.json` lists the files of a run or a study by their paths within the folder. A file is
-listed before it is written, so after a crash the list may have an entry without a file, but no file
-is missing.
+listed before it is written, so a crash leaves at worst an entry without a file.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class Manifest:
     def add(self, *paths: Path) -> None:
         """List files that are about to be written.
 
-        Files outside of the folder, also through a link, are not listed. A damaged list is
+        Files outside the folder, also those behind a link, are not listed. A damaged list is
         replaced.
         """
         known = self._read()

@@ -1,6 +1,6 @@
 """The images that a network is trained on: their order in an epoch, their shifts and flips.
 
-These depend on (seed, epoch) and on the position of an image among the examples only. So a resumed
+These depend only on (seed, epoch) and on the position of an image among the examples, so a resumed
 epoch continues as if it had not been interrupted.
 """
 
@@ -26,7 +26,7 @@ READ_AT_ONCE = 256
 """Images in memory while a whole split is read."""
 
 ORDER_RANGE = 2**62
-"""Random numbers below this are sorted to draw an order; ties do not occur."""
+"""Upper limit of the random numbers whose order shuffles the examples; ties do not occur."""
 
 
 class Examples:
@@ -105,7 +105,7 @@ def _chunks(length: int) -> Iterator[IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class EpochPlan:
-    """Batches of N examples in one epoch, their shifts `(N, 2)` and whether they are flipped `(N,)`."""
+    """Batches of N examples in one epoch, their shifts `(N, 2)`, and whether each is flipped `(N,)`."""
 
     batches: tuple[IntArray, ...]
     shifts: Tensor

@@ -1,6 +1,6 @@
 """The files of a training: weights, log and, until it has ended, a checkpoint.
 
-The checkpoint is a safetensors file. Its header holds everything but the tensors as JSON, with a
+The checkpoint is a safetensors file. Its header holds everything except the tensors as JSON, with a
 checksum of the tensors.
 """
 
@@ -94,7 +94,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         restore_optimiser(optimiser, take_prefix("optimiser/", self.tensors))
 
     def save(self, path: Path) -> None:
-        """Replace the checkpoint file, whole or not at all."""
+        """Replace the checkpoint file, completely or not at all."""
         write_record(path, self.tensors, self)
 
     @classmethod
@@ -112,7 +112,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
 
 @dataclass(frozen=True)
 class Outputs:
-    """The weights file and two files beside it with its name.
+    """The weights file, and the log and checkpoint beside it.
 
     >>> outputs = Outputs(Path("mine.safetensors"))
     >>> outputs.log.name, outputs.checkpoint.name
@@ -123,12 +123,12 @@ class Outputs:
 
     @property
     def log(self) -> Path:
-        """File of the settings, the epochs and the final accuracy."""
+        """File with the settings, the epochs and the final accuracy."""
         return self.weights.with_name(self.weights.name.removesuffix(SUFFIX) + ".json")
 
     @property
     def checkpoint(self) -> Path:
-        """File of the state of an unfinished training."""
+        """File with the state of an unfinished training."""
         return self.log.with_suffix(".checkpoint" + SUFFIX)
 
     def begin(
@@ -215,7 +215,7 @@ class Outputs:
             lock.release()
 
     def _require_writable(self) -> None:
-        """Raise `RunFolderError` now, and not after hours of training, if files cannot be written."""
+        """Raise `RunFolderError` before hours of training if files cannot be written."""
         if self.weights.is_dir():
             raise RunFolderError(
                 f"`out` must be a file, got {str(self.weights)!r}, which is a folder."

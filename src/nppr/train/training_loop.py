@@ -274,7 +274,7 @@ class _Training:
         return metadata
 
     def log(self, reached: float) -> dict[str, Any]:
-        """Return the log. It has no times and no machine, so the same training gives the same log."""
+        """Return the log; it contains no times and no machine, so equal trainings give equal logs."""
         return {
             "format": LOG_FORMAT,
             "settings": self.choices,

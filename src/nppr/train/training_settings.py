@@ -133,7 +133,8 @@ class TrainSettings:
 
 
 _SETTINGS = {
-    # The network is too small for more threads, and one thread rounds the same way on every machine.
+    # Larger numbers of threads gain nothing for this network, and one thread rounds the same
+    # everywhere.
     "digits-cnn": TrainSettings(
         epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
     ),

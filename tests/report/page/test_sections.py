@@ -19,7 +19,7 @@ from nppr.report import Flag, PerInput, Report
 from nppr.report.evidence import Evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.page import render
-from nppr.report.page.input_sections import LARGEST, amplified, cases_of, classes_of, png
+from nppr.report.page.input_sections import LARGEST_PICTURE, amplified, cases_of, classes_of, png
 from nppr.search import default_settings
 from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
@@ -229,7 +229,11 @@ def test_pictures_keep_their_pixels(channels: int) -> None:
 
 
 def test_large_and_odd_pictures_are_reduced() -> None:
-    assert pixels(png(torch.zeros(3, 300, 150, dtype=torch.uint8))).shape == (LARGEST, 64, 3)
+    assert pixels(png(torch.zeros(3, 300, 150, dtype=torch.uint8))).shape == (
+        LARGEST_PICTURE,
+        64,
+        3,
+    )
     assert pixels(png(torch.full((5, 2, 2), 7, dtype=torch.uint8))).tolist() == [[7, 7], [7, 7]]
 
 

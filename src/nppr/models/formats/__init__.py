@@ -1,4 +1,4 @@
-"""Models that come from elsewhere: Python code, exported programs, ONNX files, model libraries.
+"""Models from elsewhere: Python code, exported programs, ONNX files, model libraries.
 
-Running a user's Python file is running code. Every other format runs none.
+Only a Python file that the user names is executed; the other formats run no code from their files.
 """

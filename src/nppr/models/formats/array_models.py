@@ -17,10 +17,10 @@ from nppr.errors import ClassifierError
 class ArrayModel:
     """A model `function(images) -> scores or labels` on numpy arrays: a library, a service, a device.
 
-    It is given float32 images `(B, C, H, W)` in [0, 1] and returns scores `(B, classes)`, larger ones
+    It receives float32 images `(B, C, H, W)` in [0, 1] and returns scores `(B, classes)`, larger
     for likelier classes, or one label per image, `(B,)` whole numbers from 0 to classes - 1. With
-    `batch` it is given at most that many images at a time. Attacks that follow gradients are skipped,
-    and the worst noise is searched for from its answers alone. A function whose service is down raises
+    `batch`, it receives at most that many images at a time. Gradient attacks are skipped, and
+    searches for the worst noise use its answers alone. A function whose service is down raises
     `ModelUnavailableError`, which stops the run; `resume` continues it.
 
     >>> model = ArrayModel(lambda images: (images.mean((1, 2, 3)) > 0.5).astype(int), classes=2)
@@ -44,7 +44,7 @@ class ArrayModel:
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return scores `(B, classes)`; a label becomes the score 1, and 0 for the other classes."""
+        """Return scores `(B, classes)`; a label becomes score 1, and the other classes get 0."""
         images = x.detach().float().cpu().numpy()
         size = self.batch or max(1, len(images))
         parts = [self._scores(images[at : at + size]) for at in range(0, len(images), size)]

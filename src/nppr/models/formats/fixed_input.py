@@ -1,4 +1,4 @@
-"""Models that take images of one shape, possibly in batches of one size or of sizes with limits."""
+"""Models that accept images of one shape, possibly with a fixed or limited batch size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nppr.errors import ClassifierError
 
 @dataclass(frozen=True, eq=False)
 class FixedInputModel:
-    """A callable for images of `shape` (C, H, W) in batches of at most `batch`; None: of any size.
+    """A callable for images of `shape` (C, H, W) in batches of at most `batch` (None: no limit).
 
-    A batch has at least `fewest` images, as many as `batch` for a model of one batch size.
+    A batch has at least `fewest` images; this equals `batch` for a model with a fixed batch size.
 
     >>> twice = FixedInputModel(lambda x: x * len(x), (1,), 2, fewest=2)
     >>> twice(torch.ones(3, 1)).flatten()
@@ -29,7 +29,7 @@ class FixedInputModel:
     fewest: int = 1
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the logits; a batch that is too small is filled up with copies of its last input."""
+        """Return the logits; a batch that is too small is padded with copies of its last input."""
         self._require_shape(x)
         most = len(x) if self.batch is None else self.batch
         if self.fewest <= len(x) <= most:

@@ -16,8 +16,8 @@ from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 def load_hugging_face(wanted: ModelRequest) -> LoadedModel:
     """Load an image classifier of transformers, by name or from a local folder (extra `hf`).
 
-    It comes with its weights and classes. They are read from safetensors only, and no code of the
-    repository is run.
+    It includes its weights and classes. Weights are read from safetensors only, and no code from
+    the repository is run.
     """
     name = wanted.name
     transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
@@ -27,7 +27,7 @@ def load_hugging_face(wanted: ModelRequest) -> LoadedModel:
         module, loading = transformers.AutoModelForImageClassification.from_pretrained(
             name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
-    # Left alone, the library would fill what is missing with random numbers.
+    # By default, the library would fill missing weights with random numbers.
     kinds = ("missing", "unexpected", "mismatched")
     problems = [f"{kind} {key}" for kind in kinds for key in loading[f"{kind}_keys"]]
     if problems:
@@ -76,14 +76,14 @@ def _library(module: str, prefix: str, need: str) -> Any:
 def _loading(spec: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # so may one that loads a model
+    except Exception as error:  # a library that loads a model may fail in any way
         raise ClassifierError(
             f"`model` {spec!r} could not be loaded: {reason_of(error)}"
         ) from error
 
 
 def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
-    """Return the settings of the image processor; empty if it does not normalise, None without one."""
+    """Return the image processor's settings: empty if it does not normalise, None if it is missing."""
     local = Path(name) / "preprocessor_config.json"
     try:
         if Path(name).is_dir():

@@ -15,7 +15,7 @@ from nppr.models.model_formats import LoadedModel, ModelFormat
 
 def load_onnx(path: str | Path) -> FixedInputModel:
     """Open an ONNX file with one image input and one output."""
-    # Its telemetry is on by default and writes a device id under the home folder.
+    # By default, its telemetry writes a device id under the home folder.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
         import onnxruntime
@@ -30,7 +30,7 @@ def load_onnx(path: str | Path) -> FixedInputModel:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=onnxruntime.get_available_providers()
         )
-    except Exception as error:  # its errors share no base but this
+    except Exception as error:  # its errors have no common base except this
         raise ClassifierError(
             f"`model` must be an ONNX file, {str(path)!r} cannot be read: {reason_of(error)}"
         ) from error

@@ -1,13 +1,14 @@
 """Programs of `torch.export`: `model.pt2`. They keep gradients in the input.
 
 PyTorch's reader unpickles members of the archive, resolves the names of operators by walking the
-attributes of the `torch` module, evaluates sizes as expressions, imports the types of tree specs, and
-pastes names and guards into source text that it runs: a crafted file could run anything. So the file
-is read once, every member is checked against what `torch.export.save` writes for a plain network,
-what a network does not need is emptied, and only a copy made of the rest is handed to PyTorch.
+attributes of the `torch` module, evaluates sizes as expressions, imports the types of tree specs,
+and pastes names and guards into source text that it runs: a crafted file could run anything. So the
+file is read once, every member is checked against the output of `torch.export.save` for a plain
+network, parts that a network does not need are emptied, and only a copy of the rest is given to
+PyTorch.
 
 PyTorch stores everything without compression. A compressed archive could unpack to any size, and a
-tensor's description can announce any shape, so both are bounded by the size of the file.
+tensor's description can announce any shape, so both are limited by the size of the file.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ from nppr.system.bounded import (
 )
 
 OLDEST = (2, 9)
-"""The first PyTorch that writes the archive whose members are checked here."""
+"""The first PyTorch version that writes the archive format checked here."""
 
 MOST_LIMITED = 2**20
-"""A batch that may be larger than this has no limit that matters."""
+"""A larger batch limit counts as none."""
 
 WORD = re.compile(r"[A-Za-z0-9_.+/-]*")
-"""All that a name in a program may be made of: nothing that could end it in a source text."""
+"""Characters allowed in names of a program: none could end the name in a source text."""
 
 DUNDER = re.compile(r"__[A-Za-z]\w*__")
 OPERATOR = re.compile(r"torch\.ops\.aten\.([A-Za-z0-9_]+)\.([A-Za-z0-9_]+)")
@@ -86,7 +87,7 @@ def load_pt2(path: Path) -> FixedInputModel:
             f" {torch.__version__}. Export it as .onnx, or give Python code that makes the model."
         )
     refused = f"`model` file {str(path)!r} is refused"
-    # A damaged file may make the reader fail in any way, and log a trace on the way.
+    # A damaged file may make the reader fail in any way, and log a trace.
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -116,7 +117,7 @@ def load_pt2(path: Path) -> FixedInputModel:
 def _input_shape(
     exported: Any, path: Path
 ) -> tuple[tuple[int, int | None], tuple[int | None, ...]]:
-    """Return the fewest and most images of a batch, and their shape; None means no limit."""
+    """Return the smallest and largest batch, and the shape of images; None means no limit."""
     names = list(exported.graph_signature.user_inputs)
     if len(names) != 1:
         raise ClassifierError(
@@ -135,7 +136,7 @@ def _input_shape(
 
 
 def _harmless_copy(path: Path) -> io.BytesIO:
-    """Copy the members that PyTorch may read; an archive with any other member is refused."""
+    """Copy the members that PyTorch may read; refuse an archive with any other member."""
     limit = program_limit(path.stat().st_size, EXPORT)
     limit.require(read_unpacked_size(path))
     with zipfile.ZipFile(path) as archive:
@@ -167,7 +168,7 @@ def _harmless_copy(path: Path) -> io.BytesIO:
 
 
 def _pickled_payloads(content: bytes, config_name: str, limit: Limit) -> list[str]:
-    """Return the names of payloads that PyTorch will unpickle, once for each time."""
+    """Return the names of payloads that PyTorch will unpickle, with repetitions."""
     folder = config_name.rsplit("/", 1)[0]
     pickled = []
     payloads = json.loads(content)["config"].values()
@@ -182,12 +183,12 @@ def _pickled_payloads(content: bytes, config_name: str, limit: Limit) -> list[st
 
 
 def _elements(meta: Any) -> int:
-    """Count the numbers that a tensor announces; PyTorch makes them up if the file holds none."""
+    """Count the numbers that a tensor announces; PyTorch invents them if the file has none."""
     return 0 if meta is None else math.prod(abs(int(size["as_int"])) for size in meta["sizes"])
 
 
 def _check_pickles(members: dict[str, bytes], pickled: list[str], limit: Limit) -> None:
-    """Check the pickles, archives in the archive; one that is named often is unpacked as often."""
+    """Check the pickles, which are archives themselves; a repeated one is unpacked as often."""
     held = {name: members[name] for name in {*pickled} & {*members}}
     sizes = {
         name: read_unpacked_size(io.BytesIO(content))
@@ -204,7 +205,7 @@ def _check_pickles(members: dict[str, bytes], pickled: list[str], limit: Limit) 
 
 
 def _harmless_tree(tree: Any, key: str = "") -> Any:
-    """Return a tree of JSON without the parts that a network does not need, if the rest is harmless."""
+    """Return a JSON tree without the parts that a network does not need; raise if it is unsafe."""
     if isinstance(tree, dict):
         return {
             _harmless_tree(name, "key"): EMPTIED[name]

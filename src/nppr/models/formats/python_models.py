@@ -1,6 +1,6 @@
 """Models made by Python code: `pkg.module:callable` and `path/to/file.py:callable`.
 
-This runs the code it is given. A file may import files beside it, also later, while it classifies. The
+This runs the given code. A file may import files beside it, also later, while it classifies. The
 standard library and installed packages come first: a `random.py` beside it replaces nothing.
 """
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 def load_python(spec: str) -> Any:
     """Call the named callable, which returns a module or a callable from images to logits.
 
-    If the name is a module object already, it is taken as it is.
+    If the name refers to a module object, that object is the model.
     """
     place, _, name = spec.rpartition(":")
     found = _attribute(_run(lambda: _imported(place), spec, "be importable"), name, spec)
@@ -59,7 +59,7 @@ def _run(code: Callable[[], T], spec: str, duty: str) -> T:
 
 def _imported(place: str) -> ModuleType:
     if not place.endswith(".py"):
-        # As `python -m` does, so that a package in the current folder is found.
+        # Like `python -m`, find packages in the current folder.
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(place)
@@ -75,15 +75,15 @@ def _imported(place: str) -> ModuleType:
 
 
 class _Beside(MetaPathFinder):
-    """Finds modules beside the files of models, for code in their folders, after all other places."""
+    """Finds modules beside model files, for code in their folders, after all other places."""
 
     def __init__(self) -> None:
         self.folders: set[str] = set()
         self.found: dict[str, str] = {}
-        """The folders of the modules that were found, by name."""
+        """Folders of the modules found, by name."""
 
     def admit(self, model: Path) -> None:
-        """Let a file import files beside it, and forget files of the same names beside other models."""
+        """Let a file import files beside it; forget equally named files beside other models."""
         folder = _folder_of(str(model))
         self.folders.add(folder)
         if self not in sys.meta_path:
@@ -96,7 +96,7 @@ class _Beside(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module in the folder of the code that imports it; parts of packages are not sought."""
+        """Find a module in the folder of the code that imports it, but not parts of packages."""
         folder = self._folder_of_importer() if path is None else None
         spec = None if folder is None else PathFinder.find_spec(fullname, [folder], target)
         if folder is not None and spec is not None:
@@ -104,7 +104,7 @@ class _Beside(MetaPathFinder):
         return spec
 
     def _folder_of_importer(self) -> str | None:
-        """Return the innermost of the folders that holds the code whose import is under way."""
+        """Return the innermost folder that contains the importing code."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and str(frame.f_globals.get("__name__")).startswith(_IMPORTING):
             frame = frame.f_back
@@ -120,7 +120,7 @@ _BESIDE = _Beside()
 
 
 def files_beside(model: Path) -> list[Path]:
-    """Return the files beside a model's file that were imported; installed packages are left out.
+    """Return the imported files beside a model's file, except installed packages.
 
     A study hashes them with the model.
     """

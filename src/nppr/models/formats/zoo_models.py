@@ -1,4 +1,4 @@
-"""Networks of the zoo by name, with weights shipped with nppr, weights of a file, or random weights."""
+"""Networks of the zoo by name, with shipped weights, weights from a file, or random weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nppr.system.specs import RANDOM_WEIGHTS
 
 
 def load_zoo(wanted: ModelRequest) -> LoadedModel:
-    """Build a network; classes and channels that nobody states are taken from the data."""
+    """Build a network; unspecified classes and channels are taken from the data."""
     name, classes, data = wanted.name, wanted.classes, wanted.data
     if wanted.weights is not None and str(wanted.weights) == RANDOM_WEIGHTS:
         if data is None:

@@ -17,13 +17,13 @@ __all__ = ["ZOO", "Architecture", "Stem", "shipped_weights"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """How to build a network; `stems` is whether it can be built with either stem."""
+    """How to build a network; `stems` states whether it can have either stem."""
 
     make: Callable[[int, int, Stem], nn.Module]
     stems: bool = False
 
     def build(self, classes: int, channels: int, stem: str | None = None) -> nn.Module:
-        """The network with random weights.
+        """Return the network with random weights.
 
         >>> sum(p.numel() for p in ZOO["resnet18"].build(10, 3).parameters())
         11181642
@@ -50,6 +50,6 @@ ZOO: dict[str, Architecture] = {
 
 
 def shipped_weights(name: str) -> Path | None:
-    """The weights file inside the package for an architecture, if there is one."""
+    """Return the weights file that the package contains for an architecture, or None."""
     path = Path(__file__).with_name("weights") / f"{name}.safetensors"
     return path if path.is_file() else None

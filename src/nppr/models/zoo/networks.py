@@ -1,11 +1,11 @@
 """The networks of the zoo.
 
-`ResNet` and `VGG16` have the parameter names and shapes of torchvision, whose checkpoints load.
+`ResNet` and `VGG16` have the parameter names and shapes of torchvision, so its checkpoints load.
 
 References: K. He et al., Deep Residual Learning for Image Recognition, CVPR 2016 (`ResNet`; section
-4.2 for `CifarResNet`); S. Zagoruyko and N. Komodakis, Wide Residual Networks, BMVC 2016;
-K. Simonyan and A. Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition,
-ICLR 2015.
+4.2 for `CifarResNet`); S. Zagoruyko and N. Komodakis, Wide Residual Networks, BMVC 2016; K.
+Simonyan and A. Zisserman, Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR
+2015.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 Shortcut = Callable[[int, int, int], nn.Module]
-"""From inputs, outputs and stride to a layer that brings the input to the shape of a block's output."""
+"""Map inputs, outputs and stride to a layer that gives the input the shape of a block's output."""
 
 VGG_STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
@@ -155,9 +155,9 @@ class Bottleneck(nn.Module):
 class ResNet(nn.Module):
     """A stem, four stages of which the last three halve the image, and one linear layer.
 
-    `blocks` are the blocks of each stage. Without `wide` they are basic; else they are bottlenecks
-    with outputs four times and an inner convolution `wide` times as wide as a basic block.
-    `(B, channels, H, W) -> (B, classes)`.
+    `blocks` are the numbers of blocks in each stage. Without `wide`, blocks are basic; otherwise
+    they are bottlenecks with four times the outputs and an inner convolution `wide` times as wide
+    as a basic block. `(B, channels, H, W) -> (B, classes)`.
     """
 
     def __init__(
@@ -203,8 +203,8 @@ class ResNet(nn.Module):
 class VGG16(nn.Module):
     """Five stages of 3x3 convolutions with max-pools, then three linear layers on a 7x7 map.
 
-    It has no batch normalisation. With the small stem the first max-pool does nothing.
-    `(B, channels, H, W) -> (B, classes)`.
+    It has no batch normalisation. With the small stem, the first max-pool is left out. `(B,
+    channels, H, W) -> (B, classes)`.
     """
 
     def __init__(self, classes: int, channels: int, stem: Stem) -> None:
@@ -243,5 +243,5 @@ def _conv(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d:
 
 
 def _projection(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """A shortcut that changes the shape by a 1x1 convolution."""
+    """Return a shortcut that changes the shape by a 1x1 convolution."""
     return nn.Sequential(_conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))

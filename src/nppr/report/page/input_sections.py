@@ -28,7 +28,7 @@ _SHOWN_CASES = 6
 _MOST_CASES = 12
 _MOST_SOURCES = 3
 
-LARGEST = 128
+LARGEST_PICTURE = 128
 """Pixels per side to which larger images are reduced."""
 
 
@@ -260,8 +260,8 @@ def png(image: Tensor) -> Markup:
         pixels = pixels.mean(axis=0, keepdims=True).round()
     pixels = pixels.astype(np.uint8)
     picture = Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1))
-    if max(picture.size) > LARGEST:
-        picture.thumbnail((LARGEST, LARGEST))
+    if max(picture.size) > LARGEST_PICTURE:
+        picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
     file = io.BytesIO()
     picture.save(file, format="PNG", optimize=True)
     text = base64.b64encode(file.getvalue()).decode()
