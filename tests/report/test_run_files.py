@@ -139,7 +139,6 @@ def test_a_missing_field_is_named(folder: Path, field: str) -> None:
         ("numbers.0.intervals.0.claim", None),
         ("numbers.0.value", 1e308),
         ("numbers.0.intervals.0.low", -1e308),
-        ("numbers.20.subject.structure", "stripes"),
         ("numbers", []),
         ("settings.search.family.dependency", "everything"),
         ("settings.sources.0.fixed", "yes"),
@@ -153,6 +152,12 @@ def test_a_missing_field_is_named(folder: Path, field: str) -> None:
 )
 def test_a_wrong_value_is_named(folder: Path, field: str, wrong: object) -> None:
     assert field in edited(folder, field, wrong)
+
+
+def test_a_structure_that_is_not_declared_is_named(folder: Path) -> None:
+    message = edited(folder, "numbers.20.subject.structure", "stripes")
+    assert "subject.learned.structure" in message
+    assert "expected one of any, got 'stripes'" in message
 
 
 def test_settings_that_no_search_has_are_one_line(folder: Path) -> None:

@@ -226,12 +226,14 @@ class TestStopping:
         assert (told[-1].source, told[-1].done, told[-1].total) == ("uniform", 240, 240)
 
     def test_objects_that_cannot_be_sent_are_one_line(self) -> None:
+        shown: list[object] = []
         own = CustomNoise(BUDGET, lambda x, _, n: 0 * x[:, None].repeat(1, n, 1, 1, 1), label="own")
         with pytest.raises(SpecError, match="`workers` must be left out for objects") as refused:
             nppr.assess(
                 half_classifier(), two_class_data(60), BUDGET,
-                sources=[own], run=Run(workers=2), measure=Measure(draws=4),
+                sources=[own], run=Run(workers=2), measure=Measure(draws=4), progress=shown.append,
             )  # fmt: skip
+        assert shown == [], "nothing is measured before"
         assert "\n" not in str(refused.value)
 
     @staticmethod

@@ -57,7 +57,7 @@ from nppr.statistics.estimates import (
 )
 from nppr.statistics.intervals import Interval
 from nppr.system.specs import EAGER
-from nppr.system.worker_pools import WorkerPool, open_pool
+from nppr.system.worker_pools import WorkerPool, open_pool, pack
 
 logger = logging.getLogger(__name__)
 
@@ -180,6 +180,8 @@ class AssessmentRun:
         if shared and not finished and resolved.request is not None:
             try:
                 made.pool = open_pool(run.workers, run.ray)
+                if made.pool.slots > 1:
+                    pack((resolved.request, sources))  # before anything is measured
             except BaseException:
                 made.close()
                 raise

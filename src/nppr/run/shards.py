@@ -26,7 +26,7 @@ import numpy as np
 
 from nppr.core.tally import BoolArray, IntArray, Metric, Progress
 from nppr.data import Data
-from nppr.errors import NpprError, RunFolderError, RunStopped, SpecError
+from nppr.errors import NpprError, RunFolderError, RunStopped
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
@@ -35,6 +35,7 @@ from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.resolve import Resolved
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
+from nppr.system.worker_pools import pack
 
 logger = logging.getLogger(__name__)
 
@@ -185,14 +186,7 @@ class _Sharing:
             folder=self.folder,
             start_folder=os.getcwd(),
         )
-        try:
-            return pickle.dumps(work)
-        except Exception as error:  # objects of the user may fail in any way
-            raise SpecError(
-                "`workers` must be left out for objects that cannot be sent to another process:"
-                f" {' '.join(str(error).split())[:200]}. Give names of models and data, or classes and"
-                " functions of a module."
-            ) from error
+        return pack(work)
 
     def _store(self, planned: PlannedMeasurement) -> Store:
         found = self.run.store_of(planned)

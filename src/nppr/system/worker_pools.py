@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -31,7 +32,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from nppr.errors import SpecError, require_at_most
+from nppr.errors import SpecError, reason_of, require_at_most
 from nppr.system.specs import MOST_WORKERS
 
 R = TypeVar("R")
@@ -63,6 +64,18 @@ def open_pool(workers: int | None = None, ray: str | None = None) -> WorkerPool:
     if ray is not None:
         return RayPool(ray, workers)
     return WorkerPool() if workers in (None, 1) else ProcessPool(workers or 1)
+
+
+def pack(thing: object) -> bytes:
+    """Return an object as it is sent to another process; `SpecError` if it cannot be sent."""
+    try:
+        return pickle.dumps(thing)
+    except Exception as error:  # objects of the user may fail in any way
+        raise SpecError(
+            "`workers` must be left out for objects that cannot be sent to another process:"
+            f" {reason_of(error)[:200]}. Give names of models and data, or classes and functions of a"
+            " module."
+        ) from error
 
 
 class WorkerPool:
