@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
+from nppr.errors import ClassifierError, RunFolderError, SpecError, WeightsError, unknown
 from nppr.system.bounded import open_regular
 from nppr.system.registry import Registry
 
@@ -43,6 +43,9 @@ MODEL_FORMATS: Registry[Any] = Registry(
 
 DEMO_DATA = "digits"
 """The name of the data set that needs no file."""
+
+REPORT = "report.json"
+"""The file of a run that a finished one has."""
 
 DATA_FORMATS: Registry[Any] = Registry(
     "data format",
@@ -193,3 +196,17 @@ def require_data(data: str | Path, argument: str = "data") -> None:
         raise SpecError(
             f"{unknown(argument, str(data), [DEMO_DATA])} No file or folder of that name was found."
         )
+
+
+def run_folder_of(path: str | Path) -> Path:
+    """Return the folder of a run from itself or from its `report.json`; raise if it is none."""
+    folder = Path(path)
+    if folder.name == REPORT and folder.is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        what = "which is a file" if folder.exists() else "which does not exist"
+        raise RunFolderError(
+            f"`run` must be the folder of a run, got {str(path)!r}, {what}."
+            " Example: nppr report runs/mine"
+        )
+    return folder

@@ -110,6 +110,8 @@ grids = [{ radii = [0.1], sources = ["uniform"] }]
 
 
 MISTAKES = {
+    **{f"{name} --help": "Usage: nppr" for name in COMMANDS},
+    "assess --help": "--sources",
     "train --help": "--label-smoothing",
     "assess --drws 3": "No such option: --drws",
     "assess --draws many": "`draws` must be a whole number, got 'many'",
@@ -124,18 +126,20 @@ MISTAKES = {
     "doctor --model none.py:f": "`model` must name a file, got 'none.py'",
     "fit --dependency lable": "Did you mean 'label'?",
     "certify --about tset-set": "Did you mean 'test-set'?",
+    "assess --sources gausian": "Did you mean 'gaussian'?",
+    "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
+    "assess --sources pgd:steps=few": "`steps of pgd` must be a whole number, got 'few'",
+    "assess --sources nppr:floor=1": "`nppr` must have no options in --sources",
+    "assess --transform rotate=9 --sources laplace": "`sources` must fit the budget, got 'laplace'",
+    "evaluate --sources pgd-21": "Did you mean 'pgd-20'?",
+    "certify --source unifrom": "Did you mean 'uniform'?",
+    "bound --reference unifrm": "Did you mean 'uniform'?",
+    "compare here there": "`run` must be the folder of a run, got 'here'",
 }
 """Words of a command, and what is printed before PyTorch is loaded."""
 
-LATER = {
-    "assess --help": "--sources",
-    "assess --sources gausian": "Did you mean 'gaussian'?",
-    "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
-    "bound --reference unifrm": "Did you mean 'uniform'?",
-    "compare here there": "`run` must be the folder of a run, got 'here'",
-    "study wrong.toml": "Did you mean 'inputs'?",
-}
-"""The same for what sources, runs and studies say, before data are loaded."""
+LATER = {"study wrong.toml": "Did you mean 'inputs'?"}
+"""The same for what a study says, before data are loaded."""
 
 
 @pytest.mark.slow

@@ -16,9 +16,8 @@ from torch import Tensor
 from helpers import Linear
 from nppr.core.budget import Budget, perturbed
 from nppr.core.random_draws import DrawBlock
+from nppr.core.transform_parameters import EDGES, PARAMETERS
 from nppr.core.transformations import (
-    EDGES,
-    PARAMETERS,
     CustomTransform,
     parse_transform,
     spread_points,

@@ -1,5 +1,6 @@
 """The registry: names, options, and texts that become sources."""
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -8,6 +9,7 @@ from helpers import Stray
 from nppr.core.budget import Budget
 from nppr.core.tally import Metric
 from nppr.errors import SpecError
+from nppr.source_names import FEWEST_OFFSET_CALLS, OWN_SOURCES
 from nppr.sources import (
     CW,
     JPEG,
@@ -31,6 +33,8 @@ from nppr.sources import (
     split_search,
 )
 from nppr.sources.attacks import GradientAttack
+from nppr.sources.base import PASSES_PER_CALL, entry_of
+from nppr.sources.gaussian_offset import GRADIENT_DRAWS, STEP_DRAWS
 
 BUDGET = Budget.linf(0.1)
 
@@ -79,6 +83,14 @@ def test_every_kind_of_option() -> None:
 )
 def test_presets(name: str, expected: GradientAttack) -> None:
     assert parse_sources(name, BUDGET) == [expected]
+
+
+def test_the_command_line_knows_of_our_sources_what_their_classes_declare() -> None:
+    declared = {name: entry_of(kind) for name, kind in SOURCES.own().items()}
+    assert declared == OWN_SOURCES
+    assert list(declared) == list(OWN_SOURCES)
+    passes = 2 * GRADIENT_DRAWS + PASSES_PER_CALL * STEP_DRAWS
+    assert math.ceil(passes / PASSES_PER_CALL) == FEWEST_OFFSET_CALLS
 
 
 def test_presets_are_not_names_of_sources() -> None:

@@ -20,8 +20,8 @@ from nppr.errors import BudgetError, SpecError
 from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, frozen, prepare
+from nppr.source_names import FEWEST_OFFSET_CALLS
 from nppr.sources.gaussian_offset import (
-    FEWEST_CALLS,
     GRADIENT_DRAWS,
     OffsetNoise,
     OffsetSearch,
@@ -179,7 +179,7 @@ def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_pa
     np.testing.assert_array_equal(counts(store=store), whole)
 
 
-@pytest.mark.parametrize("calls", [FEWEST_CALLS, 40])
+@pytest.mark.parametrize("calls", [FEWEST_OFFSET_CALLS, 40])
 def test_calls_are_kept_to(calls: int) -> None:
     prepared, split = ready(32)
     known, _ = bent()
@@ -227,5 +227,7 @@ def test_a_bad_deviation_is_one_clear_line(sigma: float) -> None:
 def test_bad_radii_and_calls_are_one_clear_line() -> None:
     with pytest.raises(BudgetError, match="`radius` must be a number > 0, got '-1'"):
         make_offset_sources(0.1, ["-1"])
-    with pytest.raises(SpecError, match=f"`search-calls` must be a whole number >= {FEWEST_CALLS}"):
-        make_offset_sources(0.1, [0.1], calls=FEWEST_CALLS - 1)
+    with pytest.raises(
+        SpecError, match=f"`search-calls` must be a whole number >= {FEWEST_OFFSET_CALLS}"
+    ):
+        make_offset_sources(0.1, [0.1], calls=FEWEST_OFFSET_CALLS - 1)

@@ -17,11 +17,13 @@ import nppr.data
 import nppr.export.exports
 import nppr.sources
 from installed_package import install
+from nppr.cli.help_words import describe_sources
 from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import PluginError, SpecError
 from nppr.export.exports import EXPORTS, write_exports
 from nppr.formats import DATA_FORMATS, MODEL_FORMATS, require_model
+from nppr.source_names import require_source_names
 from nppr.sources import SOURCES, Source, default_sources, parse_sources, sources_in, split_search
 from nppr.system.registry import Registry, added_points
 from report.page.made_runs import made_report
@@ -262,6 +264,16 @@ def test_a_class_may_be_defined_again_in_its_place() -> None:
     assert known["again"] is second
     with pytest.raises(PluginError, match="taken by nppr"):
         known.add("again", Thing)
+
+
+def test_sources_of_packages_are_listed_and_left_for_later_without_an_import(place: Path) -> None:
+    points = {"nppr.sources": {"not-imported": "not_imported:Noise"}}
+    install(place, "not-imported", points, not_imported="raise SystemExit")
+    assert "not-imported (from not-imported 1.0)" in describe_sources()
+    require_source_names("uniform,not-imported:width=3,preset-of-it", boxed=False)
+    with pytest.raises(SpecError, match="Did you mean 'steps'"):
+        require_source_names("not-imported,pgd:stepss=3", boxed=False)
+    assert "not_imported" not in sys.modules
 
 
 def test_what_is_measured_by_default_does_not_depend_on_packages() -> None:

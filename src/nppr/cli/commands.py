@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from nppr.cli.app import register
 from nppr.errors import SpecError
+from nppr.formats import run_folder_of
 from nppr.settings import (
     FLOOR_HELP,
     GRADE_LETTERS,
@@ -33,6 +34,7 @@ from nppr.settings import (
     option,
     require_sigma,
 )
+from nppr.source_names import require_reference, require_source_names
 
 LIMITS = ("inputs", "fit_inputs", "select_inputs", "seed")
 KEPT = ("out", "resume", "overwrite", "device", "batch_size")
@@ -94,6 +96,12 @@ class SourcesOptions(MeasureOptions):
     measure: Annotated[Measure, Excerpt(without=("only_merged",))]
     sources: str | None = option(None, "{sources}")
     distribution: Path | None = DISTRIBUTION_OPTION
+
+    @model_validator(mode="after")
+    def _require_sources(self) -> Self:
+        if self.sources:
+            require_source_names(self.sources, boxed=self.budget.transform is not None)
+        return self
 
 
 class EvaluateOptions(SourcesOptions):
@@ -180,6 +188,11 @@ class BoundOptions(MeasureOptions):
     at_least: float | None = option(
         None, "Print the largest set for which at least this is still shown to hold, such as 0.95."
     )
+
+    @model_validator(mode="after")
+    def _require_reference(self) -> Self:
+        require_reference(self.reference, boxed=self.budget.transform is not None)
+        return self
 
 
 class BracketOptions(MeasureOptions):
@@ -286,6 +299,8 @@ class CertifyOptions(Group):
     def _require_question(self) -> Self:
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
+        if self.distribution is None:
+            require_source_names(self.source, boxed=self.budget.transform is not None)
         return self
 
 
@@ -429,6 +444,13 @@ class CompareOptions(Group):
         False, "Show runs on different inputs side by side, without verdicts."
     )
     quiet: bool = QUIET_OPTION
+
+    @model_validator(mode="after")
+    def _require_runs(self) -> Self:
+        runs = self.runs or []
+        for run in runs if len(runs) > 1 else ():
+            run_folder_of(run)
+        return self
 
 
 class StudyOptions(Group):

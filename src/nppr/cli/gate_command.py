@@ -12,14 +12,14 @@ from nppr.cli.commands import CertifyOptions, GateOptions
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, mark_controls
-from nppr.formats import names_code
+from nppr.formats import REPORT, names_code
 from nppr.gate.decisions import decide_source
 from nppr.gate.gate import decide_policy, make_record
 from nppr.gate.policy import ABOUT, read_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.printed_numbers import percent
-from nppr.report.run_files import REPORT, read_report
+from nppr.report.run_files import read_report
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import read_budget, require_budget, require_sources, resolve

@@ -1,14 +1,20 @@
-"""Words of help texts that list what is registered: sources, parameters of transformations."""
+"""Words of help texts that list what is registered. Nothing is imported for them, PyTorch neither."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from nppr.core.transformations import EDGES, GROUPS, PARAMETERS
-from nppr.export.exports import EXPORTS
-from nppr.sources import SOURCES, default_sources, option_defaults
-from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS
+from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS
+from nppr.export.documents import EXPORTS
+from nppr.noise.admissible_set import NPPR
+from nppr.source_names import (
+    FEWEST_OFFSET_CALLS,
+    OFFSET_CALLS,
+    OWN_SOURCES,
+    added_sources,
+    list_names,
+)
 from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
 from nppr.system.registry import BUILT_IN, Registry
 
@@ -16,19 +22,22 @@ from nppr.system.registry import BUILT_IN, Registry
 def describe_sources() -> str:
     """Return the names of all sources, those with the same options together."""
     kinds: dict[tuple[str, ...], list[str]] = {}
-    for name, kind in SOURCES.items():
-        names = [each.replace("_", "-") for each in option_defaults(kind)]
-        kinds.setdefault(tuple(names), []).append(_with_origin(name, SOURCES))
+    for name, entry in OWN_SOURCES.items():
+        names = [each.replace("_", "-") for each in entry.options]
+        kinds.setdefault(tuple(names), []).append(name)
     listed = [f"{', '.join(names)}: {', '.join(options)}." for options, names in kinds.items()]
-    presets = [name for kind in SOURCES.values() for name in kind.presets]
-    boxed = [name for name, kind in SOURCES.items() if kind.transforms]
+    added = [f"{name} (from {origin})" for name, origin in added_sources().items()]
+    presets = [name for entry in OWN_SOURCES.values() for name in entry.presets]
+    default = [name for name in list_names(OWN_SOURCES, False) if OWN_SOURCES[name].default]
     return " ".join(
         [
             "Sources separated by commas, each with its options after colons, as in pgd:steps=20.",
             "nppr: the worst noise found by a search (panels Noise and Search).",
             *listed,
+            *([f"Installed: {', '.join(added)}."] if added else []),
             f"Presets: {', '.join(presets)}. all: every source.",
-            f"Default of assess: {default_sources()}. With --transform: {', '.join(boxed)}.",
+            f"Default of assess: {','.join([NPPR, *default])}.",
+            f"With --transform: {', '.join(list_names(OWN_SOURCES, True))}.",
         ]
     )
 
@@ -59,7 +68,7 @@ WORDS: dict[str, Callable[[], str]] = {
         f"{kind}:{sizes.split('+')[-1]}" for kind, sizes in DEFAULT_SIZES.items()
     ),
     "ratios": lambda: DEFAULT_SIZES[RATIO].replace("+", ","),
-    "offset_calls": lambda: str(CALLS),
-    "fewest_offset_calls": lambda: str(FEWEST_CALLS),
+    "offset_calls": lambda: str(OFFSET_CALLS),
+    "fewest_offset_calls": lambda: str(FEWEST_OFFSET_CALLS),
 }
 """Functions that return the words for the names that help texts have in braces."""

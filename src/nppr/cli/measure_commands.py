@@ -34,8 +34,9 @@ from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
 from nppr.settings import Measure, ModelSettings, Search, figure_formats
+from nppr.source_names import OFFSET_CALLS
 from nppr.sources import Bound, Source
-from nppr.sources.gaussian_offset import CALLS, make_offset_sources
+from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.statistics.noise_sets import RATIO, split_spec
 from nppr.system.records import shorten_error
 from nppr.system.specs import RANDOM_WEIGHTS
@@ -137,7 +138,7 @@ def execute_bound(options: BoundOptions) -> None:
 def execute_bracket(options: BracketOptions) -> None:
     """Run `nppr bracket`."""
     written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
-    calls = CALLS if options.search_calls is None else options.search_calls
+    calls = OFFSET_CALLS if options.search_calls is None else options.search_calls
     sources = make_offset_sources(options.sigma or 0.0, sorted(written), calls)
     own = options.model_copy(update={"measure": options.measure.with_(radii=())})
     report, path = _measure(own, [*sources])

@@ -12,8 +12,9 @@
 
 They are applied in this order to float images `(N, C, H, W)`, which are clipped to [0, 1] at the
 end. Each is batched and differentiable in theta. To add one, write a function here and a line in
-`PARAMETERS`. Pixels outside the image are mirrored at its edge (`edges=reflect`: d c b a | a b c d
-| d c b a), copied from the nearest pixel (`nearest`), or black (`zeros`).
+`transform_parameters.PARAMETERS`. Pixels outside the image are mirrored at its edge
+(`edges=reflect`: d c b a | a b c d | d c b a), copied from the nearest pixel (`nearest`), or black
+(`zeros`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS, REFLECT
 from nppr.errors import BudgetError, DataError, GradientError, unknown
 from nppr.system.user_code import contain_exits
 
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
 
 Values = Mapping[str, "Tensor"]
 """Parameters by name, each `(N,)`."""
-
-REFLECT = "reflect"
-EDGES = {REFLECT: "reflection", "nearest": "border", "zeros": "zeros"}
-"""PyTorch's name for each way to make pixels outside the image."""
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness that the eye sees (ITU-R BT.601)."""
@@ -54,46 +52,6 @@ RANGE_TOLERANCE = 1e-4
 """Tolerated excess over [0, 1] of a user's function."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z%°]*)")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter: its unit, the value that changes nothing, and its allowed values.
-
-    `NAME=a` is the range from identity - a to identity + a; if it is `rising`, from identity on.
-    """
-
-    unit: str
-    identity: float
-    least: float
-    most: float
-    rising: bool = False
-    shrinks: bool = True
-    """Whether a smaller box shrinks its range; False for a direction."""
-
-    def of(self, amount: float) -> tuple[float, float]:
-        """Return the range that a single number denotes."""
-        return self.identity - (0.0 if self.rising else amount), self.identity + amount
-
-
-PARAMETERS = {
-    "rotate": Parameter("deg", 0, -180, 180),
-    "scale": Parameter("", 1, 0.1, 10),
-    "shift-x": Parameter("", 0, -1, 1),
-    "shift-y": Parameter("", 0, -1, 1),
-    "blur": Parameter("px", 0, 0, 50, rising=True),
-    "motion-blur": Parameter("px", 0, 0, 100, rising=True),
-    "motion-angle": Parameter("deg", 0, -90, 90, shrinks=False),
-    "haze": Parameter("", 0, 0, 1, rising=True),
-    "exposure": Parameter("stops", 0, -10, 10),
-    "contrast": Parameter("", 1, 0, 10),
-    "saturation": Parameter("", 1, 0, 10),
-    "brightness": Parameter("", 0, -1, 1),
-}
-"""Parameters in the order in which they are applied."""
-
-GROUPS = {"shift": ("shift-x", "shift-y")}
-"""Names that denote several parameters."""
 
 
 class Transform(ABC):

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import EXPORTS, Document
+from nppr.export.documents import Document
 from nppr.report.model import ReportRecord
 
 SPEC_VERSION = "1.6"
@@ -102,4 +102,4 @@ def _list_properties(name: str, **facts: object) -> list[dict[str, str]]:
     return [{"name": f"nppr:{name}:{fact}", "value": str(value)} for fact, value in facts.items()]
 
 
-EXPORTS.add("cyclonedx", Document({".cdx.json": cyclonedx_json}))
+CYCLONEDX_CARD = Document({".cdx.json": cyclonedx_json})

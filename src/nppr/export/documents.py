@@ -1,7 +1,7 @@
 """Documents for assessors, and their registry.
 
-A new document is a module of this folder that adds itself to the registry, or an entry point of an
-installed package.
+A new document is a module of this folder with a line in the registry, or an entry point of an installed
+package. Nothing here imports PyTorch.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nppr.errors import SpecError
-from nppr.export.claims import FiledReport
 from nppr.system.registry import Registry
+
+if TYPE_CHECKING:
+    from nppr.export.claims import FiledReport
 
 
 @dataclass(frozen=True)
@@ -34,5 +37,14 @@ class Document:
                 )
 
 
-EXPORTS: Registry[Document] = Registry("export", "nppr.exports", "nppr.export.documents:Document")
+EXPORTS: Registry[Document] = Registry(
+    "export",
+    "nppr.exports",
+    "nppr.export.documents:Document",
+    own={
+        "cyclonedx": "nppr.export.cyclonedx_card:CYCLONEDX_CARD",
+        "safety-case": "nppr.export.safety_case:SAFETY_CASE",
+        "technical-documentation": "nppr.export.technical_documentation:TECHNICAL_DOCUMENTATION",
+    },
+)
 """All documents by the name that `nppr export --to` has for them."""

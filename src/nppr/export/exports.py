@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import nppr.export
 from nppr.errors import SpecError, mark_controls, unknown
 from nppr.export.claims import FiledReport, read_filed
 from nppr.export.documents import EXPORTS as EXPORTS
@@ -14,9 +13,6 @@ from nppr.report.per_input import PER_INPUT, read_per_input
 from nppr.report.run_files import report_path
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
-from nppr.system.registry import import_modules
-
-import_modules(nppr.export)
 
 
 def write_exports(

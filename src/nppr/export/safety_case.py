@@ -14,7 +14,7 @@ from typing import Any
 
 from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import EXPORTS, Document
+from nppr.export.documents import Document
 from nppr.report.model import ReportRecord
 from nppr.report.results_table import describe_subject
 from nppr.statistics.sequential import Verdict
@@ -224,7 +224,4 @@ def _label(node: dict[str, Any]) -> str:
     return "".join(marks.get(letter, letter) for letter in text)
 
 
-EXPORTS.add(
-    "safety-case",
-    Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True),
-)
+SAFETY_CASE = Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from nppr.core.tally import Direction, Metric
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of, slice_claim
-from nppr.export.documents import EXPORTS, Document
+from nppr.export.documents import Document
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.printed_numbers import percent
@@ -163,4 +163,4 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
 )
 
 
-EXPORTS.add("technical-documentation", Document({".md": technical_documentation}))
+TECHNICAL_DOCUMENTATION = Document({".md": technical_documentation})

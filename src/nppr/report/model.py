@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nppr.core.tally import Audit, Claim, Direction, Metric
 from nppr.noise.rungs import Dependency
-from nppr.report.number import Confidence, Number
+from nppr.report.number import Confidence, Number, Share
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
@@ -112,9 +112,9 @@ class SliceResult(Record):
     tally: str
     metric: Metric
     direction: Direction
-    value: float
-    low: float
-    high: float
+    value: Share
+    low: Share
+    high: Share
     confidence: Confidence
     method: str
     claim: Claim

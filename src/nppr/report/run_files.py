@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nppr.errors import RunFolderError, SpecError
+from nppr.formats import REPORT, run_folder_of
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord
@@ -24,7 +25,6 @@ from nppr.system.bounded import read_text
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
 
-REPORT = "report.json"
 PAGE = "report.html"
 _AGAIN = "Repeat the run's command to write it again."
 
@@ -60,15 +60,7 @@ def read_run(path: str | Path) -> RunFiles:
 
 def report_path(path: str | Path) -> Path:
     """The `report.json` of a finished run, from its folder or from itself."""
-    folder = Path(path)
-    if folder.name == REPORT and folder.is_file():
-        folder = folder.parent
-    if not folder.is_dir():
-        what = "which is a file" if folder.exists() else "which does not exist"
-        raise RunFolderError(
-            f"`run` must be the folder of a run, got {str(path)!r}, {what}."
-            " Example: nppr report runs/mine"
-        )
+    folder = run_folder_of(path)
     if not (folder / REPORT).exists():
         raise RunFolderError(_unfinished(folder))
     return folder / REPORT

@@ -5,8 +5,8 @@ that have no name on a command line; they are imported where they are needed.
 """
 
 from nppr.noise.admissible_set import NPPR
+from nppr.source_names import ALL
 from nppr.sources.base import (
-    ALL,
     SOURCES,
     Guidance,
     Source,

@@ -8,8 +8,7 @@ the command line:
     @dataclass(frozen=True)
     class Uniform(Noise, kind="uniform"): ...
 
-This package is imported before PyTorch when a command line is checked, so its modules name `torch` and
-never import its parts.
+`nppr.source_names` repeats what a command line needs to know of our own, without PyTorch.
 """
 
 from __future__ import annotations
@@ -22,11 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from nppr import source_names
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
-from nppr.errors import SpecError, unknown
+from nppr.errors import SpecError
 from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.rungs import Dependency
 from nppr.noise.structures import ANY
+from nppr.source_names import ALL, RESERVED, Option, SourceEntry, read_source, split_names
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.system.registry import Registry
 
@@ -40,26 +41,10 @@ if TYPE_CHECKING:
     from nppr.data import Split
     from nppr.models import Classifier
 
-Option = bool | int | float | str
-
-"""Not a source but a search for one: the noise it learns is measured like any other source."""
-
-ALL = "all"
-
 PASSES_PER_CALL = 3
 """Forward passes that take as long as a call: a forward and a backward pass."""
 
-RESERVED = ("clean", "merged", "fit", NPPR, ALL)
-
-SOURCES: Registry[type[Source]] = Registry(
-    "source",
-    "nppr.sources",
-    "nppr.sources.base:Source",
-    classes=True,
-    claims=lambda kind: kind.presets,
-    reserved=RESERVED,
-)
-"""All sources by the name they have on a command line, in the order of `all`."""
+SOURCES: Registry[type[Source]] = source_names.SOURCES
 
 
 T = TypeVar("T")
@@ -277,6 +262,14 @@ def option_defaults(kind: type[Source]) -> dict[str, Option]:
     return {each.name: each.default for each in known if isinstance(each.default, Option)}
 
 
+def entry_of(kind: type[Source]) -> SourceEntry:
+    """Return what a command line needs to know of a source."""
+    return SourceEntry(
+        option_defaults(kind), kind.presets, kind.default, kind.is_reference, kind.adds,
+        kind.transforms,
+    )  # fmt: skip
+
+
 def references(budget: Budget) -> tuple[Source, ...]:
     """The noises that learned noise is compared with while it is chosen."""
     kinds = [kind for kind in SOURCES.own().values() if kind.is_reference and fits(kind, budget)]
@@ -285,7 +278,7 @@ def references(budget: Budget) -> tuple[Source, ...]:
 
 def fits(kind: type[Source], budget: Budget | None) -> bool:
     """Whether a source can be given this budget, or one of added noise if there is none."""
-    return kind.adds if budget is None or budget.transform is None else kind.transforms
+    return entry_of(kind).fits(budget is not None and budget.transform is not None)
 
 
 def sources_in(budget: Budget | None = None) -> list[str]:
@@ -301,18 +294,9 @@ def default_sources(budget: Budget | None = None) -> str:
 
 def split_search(text: str, budget: Budget | None = None) -> tuple[bool, str]:
     """Whether a list of sources names `nppr`, and the list of the others, with `all` written out."""
-    parts = [part.strip() for part in text.replace(" ", "").split(",")]
-    everything = [NPPR, *sources_in(budget)] if ALL in parts else []
-    parts = [each for part in parts for each in (everything if part == ALL else [part])]
-    wanted = [part for part in parts if part.split(":")[0] == NPPR]
-    if len(wanted) > 1:
-        raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
-    if wanted and wanted[0] != NPPR:
-        raise SpecError(
-            f"`nppr` must have no options in --sources, got {wanted[0]!r}. They are options of the"
-            " command. Example: --floor 0.5 --dependency input"
-        )
-    return bool(wanted), ",".join(part for part in parts if part not in wanted)
+    names_all = ALL in text.replace(" ", "").split(",")
+    wanted, others = split_names(text, sources_in(budget) if names_all else ())
+    return wanted, ",".join(others)
 
 
 def parse_sources(text: str, budget: Budget) -> list[Source]:
@@ -344,46 +328,10 @@ def check_unique(sources: Sequence[Source]) -> None:
 
 
 def _parse_source(text: str, budget: Budget) -> Source:
-    first, *more = text.split(":")
-    presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
-    name, *settings = ":".join([presets.get(first, first), *more]).split(":")
-    if name not in SOURCES:
-        raise unknown("source", name, [*SOURCES, *presets, NPPR, ALL])
-    kind = SOURCES[name]
-    if not fits(kind, budget):
-        needed = "added noise: --norm and --eps" if kind.adds else "a transformation: --transform"
-        raise SpecError(
-            f"`sources` must fit the budget, got {name!r}, which needs {needed}."
-            f" Here: {', '.join(sources_in(budget))}."
-        )
-    defaults = option_defaults(kind)
-    values: dict[str, Option] = {}
-    for setting in settings:
-        option, equals, value = setting.partition("=")
-        field = option.replace("-", "_")
-        if field not in defaults:
-            raise unknown(f"option of {name}", option, [key.replace("_", "-") for key in defaults])
-        if field in values:
-            raise SpecError(f"`{option}` of {name} must be given once, got it twice.")
-        if not equals:
-            raise SpecError(f"`{option}` of {name} must have a value. Example: {option}=...")
-        values[field] = _parse_value(f"{option} of {name}", value, type(defaults[field]))
-    make = cast("Callable[..., Source]", kind)
-    return make(budget, **values) if kind.has_budget else make(**values)
-
-
-def _parse_value(argument: str, text: str, kind: type) -> Option:
-    if kind is str:
-        return text
-    if kind is bool:
-        if text not in ("true", "false"):
-            raise SpecError(f"`{argument}` must be true or false, got {text!r}.")
-        return text == "true"
-    try:
-        return int(text) if kind is int else float(text)
-    except ValueError:
-        expected = "a whole number" if kind is int else "a number"
-        raise SpecError(f"`{argument}` must be {expected}, got {text!r}.") from None
+    known = {name: entry_of(kind) for name, kind in SOURCES.items()}
+    name, values = read_source(text, known, boxed=budget.transform is not None)
+    make = cast("Callable[..., Source]", SOURCES[name])
+    return make(budget, **values) if SOURCES[name].has_budget else make(**values)
 
 
 def parse_number_list(

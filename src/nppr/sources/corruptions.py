@@ -21,7 +21,8 @@ from PIL import Image
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import DataError, SpecError, unknown
-from nppr.sources.base import Option, Source
+from nppr.source_names import Option
+from nppr.sources.base import Source
 
 if TYPE_CHECKING:
     from torch import Tensor

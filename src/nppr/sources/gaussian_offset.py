@@ -26,26 +26,26 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError, require_at_most
-from nppr.sources.base import PASSES_PER_CALL, Guidance, LastFound, Option, Source
+from nppr.source_names import FEWEST_OFFSET_CALLS, OFFSET_CALLS, Option
+from nppr.sources.base import PASSES_PER_CALL, Guidance, LastFound, Source
 from nppr.statistics.noise_sets import Offset
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CALLS, MOST_CALLS = 40, 10**5
-"""Forward and backward passes per input of a search, unless others are asked for."""
+MOST_CALLS = 10**5
+"""Forward and backward passes per input of a search, at most."""
 
 STEP_DRAWS = 2
 GRADIENT_DRAWS = 8
 """Draws over which a gradient is averaged, and by which the offset found is compared with 0."""
 
-FEWEST_CALLS = -(-(2 * GRADIENT_DRAWS + PASSES_PER_CALL * STEP_DRAWS) // PASSES_PER_CALL)
 STEP, MOMENTUM = 0.5, 0.75
 """The first step, relative to the radius; steps fall to 0."""
 
 
 def make_offset_sources(
-    sigma: float, radii: Sequence[float | str], calls: int = CALLS
+    sigma: float, radii: Sequence[float | str], calls: int = OFFSET_CALLS
 ) -> list[OffsetNoise | OffsetSearch]:
     """The sources of brackets at these radii, for `nppr.assess(sources=...)` with an l2 budget."""
     budgets = tuple(Budget.l2(radius) for radius in radii)
@@ -140,16 +140,16 @@ class OffsetSearch(_Gaussian):
     inputs_at_once = 16  # the same on any machine, so that gradients round the same way
 
     radius: float
-    calls: int = CALLS
+    calls: int = OFFSET_CALLS
     brackets: int = 1
     _offsets: LastFound[Tensor] = field(default_factory=LastFound, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.calls < FEWEST_CALLS:
+        if self.calls < FEWEST_OFFSET_CALLS:
             raise SpecError(
-                f"`search-calls` must be a whole number >= {FEWEST_CALLS}, got {self.calls}."
-                f" Example: {CALLS}"
+                f"`search-calls` must be a whole number >= {FEWEST_OFFSET_CALLS}, got {self.calls}."
+                f" Example: {OFFSET_CALLS}"
             )
         require_at_most("search-calls", self.calls, MOST_CALLS)
 

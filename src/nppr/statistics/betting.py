@@ -71,7 +71,7 @@ def betting_sequence(
     after round 1, 2, ... contains the mean of the population. A run may therefore stop at any
     round, and the size of a round may depend on all rounds before it. Given the earlier rounds, the
     mean capital over the orders of a round has expectation at most 1. The product over rounds is
-    thus a supermartingale (Ville), as long as bets depend on earlier rounds only.
+    thus a supermartingale (Ville), as long as no bet depends on later numbers.
 
     A bet is `aim / (v + aim)`, where v is the variance expected from the numbers before it. It is
     nearly the best bet against the candidate that lies `aim` below the mean, for any number of

@@ -16,9 +16,9 @@ import torch
 
 from nppr.core.budget import Budget
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
+from nppr.formats import REPORT
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
-from nppr.report.run_files import REPORT
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.complete_run import complete_run
 from nppr.run.resolve import Resolved

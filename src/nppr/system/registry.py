@@ -16,14 +16,12 @@ import contextlib
 import copy
 import importlib
 import logging
-import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
-from types import ModuleType
 from typing import Any, Self, TypeVar
 
 from nppr.errors import NpprError, PluginError, reason_of
@@ -219,12 +217,6 @@ class Registry(Mapping[str, T]):
             raise PluginError(f"its object must be {wanted_as} {place}, got {got}.")
         if self._classes and (kind := getattr(thing, "kind", name)) != name:
             raise PluginError(f"its `kind` must be {name!r}, the entry point's name, got {kind!r}.")
-
-
-def import_modules(package: ModuleType) -> None:
-    """Import every module of a package, so that each can register its objects."""
-    for found in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{found.name}")
 
 
 def load_object(place: str) -> Any:
