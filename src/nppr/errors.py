@@ -1,7 +1,7 @@
 """All exceptions of nppr, as one tree below `NpprError`.
 
-Every message names the argument, what was expected, what came, and the fix. The command line shows it
-as one line and exits with code 2.
+Every message names the argument, the expected and the given value, and the fix. The command line
+shows it as one line and exits with code 2.
 """
 
 from __future__ import annotations

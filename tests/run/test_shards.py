@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import nppr
 from helpers import half_classifier, two_class_data
 from nppr.core.budget import Budget
 from nppr.core.tally import Progress
-from nppr.errors import RunFolderError, RunStopped, SpecError
+from nppr.errors import RunFolderError, RunStopped, SpecError, VanishedError
 from nppr.measuring.blocks import Blocks, FileStore, GrowingStore
 from nppr.report import Report
 from nppr.run import shards
@@ -157,6 +158,18 @@ class TestStopping:
         assert not (tmp_path / "run" / "shards").exists()
         lost.clear()
         assert same(self.run(tmp_path / "run", resume=True), whole), "by one process"
+
+    def test_a_folder_that_was_removed_is_not_continued(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def remove(packed: bytes, part: int, parts: int) -> dict[str, float]:
+            shutil.rmtree(tmp_path / "run")
+            return measure_shard(packed, part, parts)
+
+        monkeypatch.setattr(shards, "measure_shard", remove)
+        with pytest.raises(VanishedError, match=r"vanished\. Run it again"):
+            self.run(tmp_path / "run", workers=2)
+        assert not (tmp_path / "run").exists()
 
     def test_another_division_continues(self, tmp_path: Path, lost: list[int]) -> None:
         whole = self.run(tmp_path / "whole")

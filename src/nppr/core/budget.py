@@ -50,7 +50,7 @@ class Norm(ABC):
 
     @abstractmethod
     def clip(self, delta: Tensor, r: float) -> Tensor:
-        """Return the point of the ball that the norm's usual projection gives."""
+        """Project to the ball in the norm's usual way."""
 
     @abstractmethod
     def squash(self, v: Tensor, r: float | Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def examine(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> tuple[Flag, ...]:
-    """Return all flags that need no source: those of the splits, the model, and its clean answers."""
+    """Return all flags that need no source: flags of the splits, the model and its clean answers."""
     inputs = check_inputs(data)
     if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
         return (*overlap_flags(data), *inputs)

@@ -2,9 +2,10 @@
 
 `docs/flags.md` explains each flag and what to do about it.
 
-A  no flags, or information only B  notes: the numbers hold, with a restriction C  a warning: a
-number may be off in a known direction or is missing D  serious: a number does not mean what it
-states, or there is none
+A  no flags, or information only
+B  notes: the numbers hold, with a restriction
+C  a warning: a number may be off in a known direction or is missing
+D  serious: a number does not mean what it states, or there is none
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ ATTACK_TOO_WEAK = _declare("attack-too-weak", _W,
 NPPR_ABOVE_PR = _declare("nppr-above-pr", _W,
     "the search stopped early; read the row '... (lowest of the set)', or raise --fit-calls")
 STARVED = _declare("starved", _W,
-    "so NPPR may be far too high; where calls are short raise --fit-calls, where inputs are give more"
-    " of them (of data in one split a fifth chooses the noise)")
+    "so NPPR may be far too high; raise --fit-calls, or provide more inputs (if the data are one"
+    " split, a fifth of them chooses the noise)")
 STILL_FALLING = _declare("still-falling", _W,
     "more calls would probably find worse, so NPPR may be too high; raise --fit-calls or"
     " --per-input-calls")

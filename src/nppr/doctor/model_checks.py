@@ -192,9 +192,9 @@ def _check_logits(outputs: Tensor) -> Iterator[Flag]:
     if not inside or bool((outputs == outputs[0]).all()):
         return
     if bool(((outputs.sum(1) - 1).abs() <= SUM_TOLERANCE).all()):
-        yield flag(NOT_LOGITS, "the outputs lie in [0, 1] and add up to 1, as those of a softmax")
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1] and add up to 1, like a softmax")
     else:
-        yield flag(NOT_LOGITS, "the outputs lie in [0, 1], as those of a sigmoid")
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1], like a sigmoid")
 
 
 def _strange(x: Tensor, generator: torch.Generator) -> Tensor:

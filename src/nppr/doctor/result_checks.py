@@ -170,9 +170,7 @@ def _check_attacks(
         learned = source.metric is Metric.NPPR and source.carries_over
         masked = source.metric in (Metric.PR, Metric.AR) and source.guidance is Guidance.NOTHING
         if source.budget is not None and source.budget.transform is not None:
-            masked = (
-                False  # the margin has many local maxima in a small box, whatever the classifier
-            )
+            masked = False  # the margin of every classifier has many local maxima in a small box
         if not (learned or masked):
             continue
         attacks = [
@@ -215,7 +213,7 @@ def check_ladder(
     tallies: Mapping[str, Tally[Evaluate]],
     settings: Mapping[str, SearchSettings],
 ) -> Iterator[Flag]:
-    """Yield flags for insufficient searches; `settings` are those of the rungs' searches, by name."""
+    """Yield flags for insufficient searches; `settings` has the settings of each rung's search."""
     for rung in ladder:
         asked = settings.get(rung.name)
         if asked is not None and asked.is_short:

@@ -3,8 +3,8 @@
 For every input and draw, it asks the source for a perturbation, checks it against the budget,
 applies it, clips to [0, 1], and asks the classifier. Draws are keyed by input, so the counts do not
 depend on the micro-batch, on the variant of the classifier that runs, or on interruptions. If the
-label's logit and the largest other logit differ by no more than rounding errors, the original model
-decides, on that image alone.
+label's logit and the largest other logit are so close that rounding could matter, the original
+model decides, on that image alone.
 """
 
 from __future__ import annotations

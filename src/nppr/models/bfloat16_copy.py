@@ -127,7 +127,7 @@ def computes_in_bfloat16(device: torch.device) -> bool:
 
 
 def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
-    """Fuse layers of the traced model with oneDNN, by running it for the first time."""
+    """Fuse layers of the traced model with oneDNN, by running it a few times."""
     before = torch.jit.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")

@@ -244,7 +244,7 @@ class CombinedFailures:
     by_splitting: BoolArray
 
     def added(self, among: BoolArray) -> float:
-        """Return the contribution of splitting to the mean over inputs: in expectation, its bias."""
+        """Return the contribution of splitting to the mean over inputs; its expectation is the bias."""
         return float(np.where(self.by_splitting, self.failures, 0.0)[among].mean())
 
 
@@ -258,9 +258,9 @@ def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
 
     The mean of a tally is already unbiased: its zeros compensate for the failures it shows by luck.
     Replacing the zeros by q_i therefore raises the expected mean by `mean_i q_i (1 - q_i)^S`, which
-    is also the expected contribution of splitting (`added`). The single probabilities gain
-    precision, above all those below 1/S; the combined mean overestimates failures, by at most the
-    amount added.
+    is also the expected contribution of splitting (`added`). The single probabilities improve,
+    above all those below 1/S; the combined mean overestimates failures, by at most the amount
+    added.
     """
     within = rare.positions.max() < len(tally.indices)
     if not within or not np.array_equal(tally.indices[rare.positions], rare.indices):
@@ -306,7 +306,7 @@ def format_rare_csv(found: Mapping[str, Rare]) -> str:
 
 
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
-    """Write the file completely or not at all; `identity` is that of the run."""
+    """Write the file completely or not at all; `identity` identifies the run."""
     tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in RARE_ARRAYS}
     record = {
         "identity": identity,

@@ -93,8 +93,8 @@ class Levels:
     """The state of a run, and its result once it has a `status`.
 
     `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
-    which the run gives up, `limit` the calls it may make. `failures` counts those of the first
-    population, which are independent draws. `variance` is that of log p if all points were
+    which the run gives up, `limit` the calls it may make. `failures` counts the failures of the first
+    population, which are independent draws. `variance` is the variance of log p if all points were
     independent, `sum (1 - share) / (share N)`; the true variance is larger.
     """
 
@@ -115,7 +115,7 @@ class Levels:
         The result is empty once the run has ended with a `status`. Survivors lie strictly above the
         next level, so ties never count as progress: if the best points are tied, they survive
         together. If all are tied, the next level is still unknown: all survive, and points are
-        counted until one differs. If none does, the last share is taken as one in those counted.
+        counted until one differs. If none does, the last share counts as one in all counted points.
         """
         failing = int((margins >= 0).sum())
         if not self.calls:
@@ -166,9 +166,9 @@ def propose(
 ) -> tuple[Tensor, Tensor]:
     """Return the next states of points z `(B, S, size)`, and which of them try another component.
 
-    Steps are `(B,)`. Coordinates in `choosing` are redrawn if the uniform numbers `switch` `(B, S)`
-    are below SWITCHING_SHARE and otherwise stay: small steps would rarely lead to another
-    component.
+    `beta` are the steps `(B,)`. Coordinates in `choosing` are redrawn if the uniform numbers
+    `switch` `(B, S)` are below SWITCHING_SHARE and otherwise stay: small steps would rarely lead to
+    another component.
     """
     step = beta.to(z)[:, None, None]
     moved = (1 - step.square()).sqrt() * z + step * noise

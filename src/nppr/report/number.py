@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.rungs import Dependency
-from nppr.noise.structures import ANY
+from nppr.noise.structures import ANY, STRUCTURES
 from nppr.search.search_record import Record
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.noise_sets import NoiseSet, make_set
@@ -34,11 +34,25 @@ GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "ex
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 
 
+LARGEST_SHARE = 1e9
+"""Shares and ratios of shares stay far below; larger numbers come from edited files."""
+
+
+def _require_share(value: float | None) -> float | None:
+    """Return a share, or a ratio of shares, that can be printed."""
+    if value is not None and not abs(value) <= LARGEST_SHARE:
+        raise ValueError(f"expected a share, got {value:g}")
+    return value
+
+
+Share = Annotated[float, AfterValidator(_require_share)]
+
+
 class StatedInterval(Record):
     """One interval of a number: its ends, how it was computed, and what it applies to."""
 
-    low: float
-    high: float
+    low: Share
+    high: Share
     method: str
     claim: Claim
     flags: tuple[str, ...] = ()
@@ -59,6 +73,13 @@ class StatedInterval(Record):
     def is_guaranteed(self) -> bool:
         """Whether it holds at any sample size."""
         return self.method in GUARANTEED
+
+
+def _require_structure(name: str) -> str:
+    """Return the name of a structure that is declared, for a file."""
+    if name not in STRUCTURES:
+        raise ValueError(f"expected one of {', '.join(STRUCTURES)}")
+    return name
 
 
 class _Subject(Record):
@@ -105,7 +126,7 @@ class LearnedSubject(_Subject):
     source: str = NPPR
     rung: Dependency | None = None
     """The rung of the ladder; None if the search failed before it was known."""
-    structure: str = ANY
+    structure: Annotated[str, AfterValidator(_require_structure)] = ANY
     """The material of the noise."""
     floor: float = 0.0
     """Least randomness rho."""
@@ -237,7 +258,7 @@ class Number(Record):
 
     subject: Subject
     metric: Metric
-    value: float | None = None
+    value: Share | None = None
     direction: Direction | None = None
     confidence: Confidence
     intervals: tuple[StatedInterval, ...] = ()

@@ -204,12 +204,12 @@ class RunFolder:
 
     def list_files(self, *paths: Path) -> None:
         """Add files that are about to be written to the manifest of the run."""
-        self._require_present()
+        self.require_present()
         self.manifest.add(*paths)
 
     def note(self, name: str, value: object) -> None:
         """Note a value of an unfinished run, for a resume."""
-        self._require_present()
+        self.require_present()
         self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
@@ -247,7 +247,7 @@ class RunFolder:
             write_evidence(self.path, evidence)
         write_in_folder(self.report_path, report.to_json())
 
-    def _require_present(self) -> None:
+    def require_present(self) -> None:
         """Raise `VanishedError` if the folder was removed while the run is at work."""
         if not (self.path / RUN).exists():
             raise vanished(self.path)

@@ -156,6 +156,8 @@ class _Sharing:
             run.seconds[name] = round(run.seconds.get(name, 0.0) + slowest, 3)
         self._merge()
         if ended.failed:
+            if run.folder is not None:
+                run.folder.require_present()
             first, why = next(iter(ended.failed.items()))
             raise RunStopped(
                 f"{len(ended.failed)} of {self.parts} shards could not be measured, shard"

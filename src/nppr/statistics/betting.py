@@ -9,9 +9,9 @@ Reference: Waudby-Smith and Ramdas, "Estimating means of bounded random variable
 B, 2024 (hedged capital with predictable plug-in bets; they use the largest capital along one order,
 this module the mean final one).
 
-The bet is `min(b_t, CAP / m)` with b_t the same for all m, so the capital decreases in m: `b (x -
-m)` does, and so does `CAP (x / m - 1)`. The ruled-out candidates are thus all those below one
-bound, which is found by bisection and rounded downwards.
+The bet is `min(b_t, CAP / m)` with b_t the same for all m, so the capital decreases in m:
+`b (x - m)` does, and so does `CAP (x / m - 1)`. The ruled-out candidates are thus all those below
+one bound, which is found by bisection and rounded downwards.
 
 The module averages over orders because the bound of a single order depends strongly on that order:
 on 400 bimodal inputs it varies by a seventh of the interval's width from seed to seed and can reach
@@ -71,7 +71,7 @@ def betting_sequence(
     after round 1, 2, ... contains the mean of the population. A run may therefore stop at any
     round, and the size of a round may depend on all rounds before it. Given the earlier rounds, the
     mean capital over the orders of a round has expectation at most 1. The product over rounds is
-    thus a supermartingale (Ville), as long as bets depend on earlier rounds only.
+    thus a supermartingale (Ville), as long as no bet depends on later numbers.
 
     A bet is `aim / (v + aim)`, where v is the variance expected from the numbers before it. It is
     nearly the best bet against the candidate that lies `aim` below the mean, for any number of

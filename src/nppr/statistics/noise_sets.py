@@ -121,7 +121,7 @@ class Contaminated(NoiseSet):
 
     @property
     def size(self) -> float:  # type: ignore[override]
-        """The number that `size` means for this kind: c of a ratio, d of the others."""
+        """The number that defines the size: c for a ratio, d for the others."""
         return self.c if self.kind == RATIO else self.d
 
     @property

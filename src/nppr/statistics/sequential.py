@@ -176,7 +176,7 @@ class BernoulliTest:
         return self.verdict
 
     def bounds(self) -> Interval:
-        """Return both bounds, at least as tight as at the verdict: later draws do not loosen it."""
+        """Return both bounds; later draws never loosen the bound that decided."""
         counts = self.correct, self.draws - self.correct
         low = one_sided_bound(*counts, self.confidence, above=True)
         high = one_sided_bound(*counts, self.violated_confidence, above=False)

@@ -59,7 +59,7 @@ class Manifest:
     def add(self, *paths: Path) -> None:
         """List files that are about to be written.
 
-        Files outside of the folder, also through a link, are not listed. A damaged list is
+        Files outside the folder, also those behind a link, are not listed. A damaged list is
         replaced.
         """
         known = self._read()

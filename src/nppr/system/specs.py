@@ -16,7 +16,7 @@ MOST_WORKERS = 1024
 """More processes than this are a mistake: each of them loads the model and the data."""
 
 RANDOM_WEIGHTS = "random"
-"""Stands in for a weights file to use an untrained network."""
+"""Value of `weights` for an untrained network."""
 
 EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
 """Engines that compute forward passes without gradients."""
