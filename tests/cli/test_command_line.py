@@ -132,6 +132,7 @@ MISTAKES = {
     "assess --sources nppr:floor=1": "`nppr` must have no options in --sources",
     "assess --transform rotate=9 --sources laplace": "`sources` must fit the budget, got 'laplace'",
     "evaluate --sources pgd-21": "Did you mean 'pgd-20'?",
+    "certify --source nppr:x=1": "`source` must name one source, got 'nppr:x=1'",
     "certify --source unifrom": "Did you mean 'uniform'?",
     "bound --reference unifrm": "Did you mean 'uniform'?",
     "compare here there": "`run` must be the folder of a run, got 'here'",

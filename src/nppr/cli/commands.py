@@ -14,6 +14,7 @@ from pydantic import model_validator
 from nppr.cli.app import register
 from nppr.errors import SpecError
 from nppr.formats import run_folder_of
+from nppr.noise.admissible_set import NPPR
 from nppr.settings import (
     FLOOR_HELP,
     GRADE_LETTERS,
@@ -34,7 +35,7 @@ from nppr.settings import (
     option,
     require_sigma,
 )
-from nppr.source_names import require_reference, require_source_names
+from nppr.source_names import ALL, require_reference, require_source_names
 
 LIMITS = ("inputs", "fit_inputs", "select_inputs", "seed")
 KEPT = ("out", "resume", "overwrite", "device", "batch_size")
@@ -256,6 +257,21 @@ class BracketOptions(MeasureOptions):
         return self
 
 
+def _require_one_source(source: str, folder: Path | None) -> None:
+    """Raise `SpecError` unless one source is named, and learned noise together with its folder."""
+    if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
+        raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
+    if source != NPPR and folder is not None:
+        raise SpecError(
+            f"`distribution` must be given with --source nppr only, got it with {source!r}."
+        )
+    if source == NPPR and folder is None:
+        raise SpecError(
+            "`distribution` must be given with --source nppr: the folder written by nppr fit."
+            " Example: --distribution runs/fit"
+        )
+
+
 class CertifyOptions(Group):
     """Decide whether robustness is at least a given value, with no more draws than that takes.
 
@@ -299,6 +315,7 @@ class CertifyOptions(Group):
     def _require_question(self) -> Self:
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
+        _require_one_source(self.source, self.distribution)
         if self.distribution is None:
             require_source_names(self.source, boxed=self.budget.transform is not None)
         return self

@@ -24,7 +24,7 @@ from nppr.run.assessment_run import AssessmentRun
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import read_budget, require_budget, require_sources, resolve
 from nppr.search.learned_noise import load_learned
-from nppr.sources import ALL, NPPR, Source, parse_sources
+from nppr.sources import Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
 from nppr.statistics.sequential import Verdict
 from nppr.system.records import write_whole
@@ -73,7 +73,6 @@ def execute_gate(options: GateOptions) -> None:
 def execute_certify(options: CertifyOptions) -> None:
     """Run `nppr certify`."""
     settings, stated = options.measure, read_budget(options.budget)
-    _require_one_source(options.source, options.distribution)
     require_sources(options.source, stated)
     noise_set = _one_set(options.noise_set, options.density_ratio)
     quiet = options.quiet or options.as_json
@@ -138,21 +137,6 @@ def _lines(found: GateRecord) -> Iterator[str]:
 def _observed(decision: Decision) -> str:
     seen = "nothing" if decision.value is None else f"{percent(decision.value)} %"
     return f"{seen} observed in {decision.draws:,} draws"
-
-
-def _require_one_source(source: str, folder: Path | None) -> None:
-    """Raise `SpecError` unless one source is named, and learned noise together with its folder."""
-    if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
-        raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
-    if source != NPPR and folder is not None:
-        raise SpecError(
-            f"`distribution` must be given with --source nppr only, got it with {source!r}."
-        )
-    if source == NPPR and folder is None:
-        raise SpecError(
-            "`distribution` must be given with --source nppr: the folder written by nppr fit."
-            " Example: --distribution runs/fit"
-        )
 
 
 def _one_set(text: str | None, density_ratio: float | None) -> NoiseSet | None:

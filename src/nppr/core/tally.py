@@ -130,9 +130,9 @@ class Tally(Generic[S]):
 
     All inputs of the split are kept, with a `clean_correct` mask, so that all numbers come from one
     measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is its
-    final size. `sums` `(N, M)` are the logarithms that the source observed. `outcomes` `(N, draws /
-    8)` has one bit per draw, 1 if correct, for sources that keep them. `audit` is None for exact
-    counts.
+    final size. `sums` `(N, M)` are the logarithms that the source observed. `outcomes`
+    `(N, draws / 8)` has one bit per draw, 1 if correct, for sources that keep them. `audit` is None
+    for exact counts.
     """
 
     kind: type[S]

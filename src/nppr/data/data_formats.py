@@ -16,13 +16,14 @@ SplitReaders = Mapping[str, Callable[[], Labelled]]
 class DataFormat:
     """How to find and open the data sets of one format.
 
-    title        name of the format in messages open_splits  opens the splits of the data set in a
-    tree of files find         finds the folders of a tree that contain such a data set, as prefixes
-    of names is_fallback  whether the format is tried only if no other is found suffixes     ends of
-    the names of single files, opened as a tree whose `path` is the file members      names of the
-    files to take from a `.tar.gz`, which is read in one pass open_arrays  opens the splits of a
-    single file as arrays of any shape, whose range the user states open_name    opens the splits of
-    a data set that has a name after a prefix, and no path
+    title        name of the format in messages
+    open_splits  opens the splits of the data set in a tree of files
+    find         finds the folders of a tree that contain such a data set, as prefixes of names
+    is_fallback  whether the format is tried only if no other is found
+    suffixes     ends of the names of single files, opened as a tree whose `path` is the file
+    members      names of the files to take from a `.tar.gz`, which is read in one pass
+    open_arrays  opens the splits of a single file as arrays of any shape, whose range the user states
+    open_name    opens the splits of a data set that has a name after a prefix, and no path
     """
 
     title: str

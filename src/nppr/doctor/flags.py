@@ -2,9 +2,10 @@
 
 `docs/flags.md` explains each flag and what to do about it.
 
-A  no flags, or information only B  notes: the numbers hold, with a restriction C  a warning: a
-number may be off in a known direction or is missing D  serious: a number does not mean what it
-states, or there is none
+A  no flags, or information only
+B  notes: the numbers hold, with a restriction
+C  a warning: a number may be off in a known direction or is missing
+D  serious: a number does not mean what it states, or there is none
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ class LoadedModel:
 class ModelFormat:
     """How to load models of one format.
 
-    load           loads the model of a request has_weights    whether its models include their
-    weights, so that no others can be given other_files    similar files by suffix: what they are,
-    and what to do instead
+    load           loads the model of a request
+    has_weights    whether its models include their weights, so that no others can be given
+    other_files    similar files by suffix: what they are, and what to do instead
     """
 
     load: Callable[[ModelRequest], LoadedModel]

@@ -82,7 +82,7 @@ def _require_inside(parent: Distribution, family: Family) -> None:
         inside = inside and family.dependency is own.dependency
     if not (alike and inside):
         raise SpecError(
-            "`family` must contain the family of its parent: the same but for what it sees, which"
+            "`family` must contain the family of its parent: the same except for what it sees, which"
             f" may be more, and its components, at least {own.components}."
         )
 

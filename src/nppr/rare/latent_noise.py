@@ -5,10 +5,8 @@ the coordinates of a point z in R^size instead: z for normal numbers, Phi(z) for
 z ~ N(0, I), the perturbation `push(z)` has the law of the source by construction, including the
 projection to the budget, because the source's own code makes it:
 
-    gaussian   size D        clip(scale r z) in linf, the ball's projection of scale r z / sqrt(D)
-    in l2
-    uniform    size D        r (2 Phi(z) - 1) in linf; size D + 1 in l2, z/|z| times r
-    Phi(z_0)^(1/D)
+    gaussian   size D        clip(scale r z) in linf, the projection of scale r z / sqrt(D) in l2
+    uniform    size D        r (2 Phi(z) - 1) in linf; size D + 1 in l2, z/|z| times r Phi(z_0)^(1/D)
     laplace    size D        u = 1/2 + sign(z) Phi(-|z|), for which the quantile grows with z
     learned    the component (one coordinate), the normal noise, and the uniform noise of the floor
 """

@@ -66,7 +66,7 @@ def noise_words(report: ReportRecord, bound: BoundSubject) -> str:
 
 
 def coverage(report: ReportRecord, bound: BoundSubject) -> str:
-    """State what a density ratio means in so many dimensions; empty for other sets."""
+    """State what a density ratio means for the dimension of the inputs; empty for other sets."""
     c, dimensions = bound.density_ratio, math.prod(report.data.shape)
     if c is None or c <= 1:
         return ""

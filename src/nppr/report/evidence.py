@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2
 LEVELS = 65_535
-"""The whole number that stands for 1 in inputs of data that are not images."""
+"""The whole number that encodes 1 for inputs that are not images."""
 
 _WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images")
 """Tensors of whole numbers; all others hold real ones."""
@@ -36,8 +36,8 @@ class Worst:
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
     `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, or int32 from 0
     to 65,535 if the data are not images; `delta` is float16 relative to the radius. Under a
-    transformation `delta` is the difference of both images, and `parameters` float32 are those of the
-    image shown.
+    transformation `delta` is the difference of both images, and `parameters` float32 produced the image
+    shown.
     """
 
     SHAPES: ClassVar[Mapping[str, str]] = {
@@ -62,7 +62,7 @@ class NoiseDraws:
 
     `many` float16 are a few draws of many inputs, whose `indices` and `labels` are int64; `few` float16
     are many draws of the first f of them. `weights` float32 are the mixture's weights for them, before
-    sharpening. Of the first input, all float32: `means` and `stds` of the latent components,
+    sharpening. Float32 for the first input: `means` and `stds` of the latent components,
     `covariances` along the first d <= 16 principal directions of the means, then of the components, and
     `projected`: the means along these directions, less their own mean.
     """
@@ -191,7 +191,7 @@ def _entries(
 def _faults(record: Worst | NoiseDraws | Profile | Strip) -> Iterator[str]:
     """Tensors that are of another kind or shape than declared, or not finite.
 
-    A letter is the same size in all shapes of a record, but for tensors that may be left out.
+    A letter is the same size in all shapes of a record. Tensors that may be left out are not compared.
     """
     optional = {each.name for each in fields(record) if each.default_factory is not MISSING}
     sizes: dict[str, int] = {}

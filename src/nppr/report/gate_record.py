@@ -98,7 +98,7 @@ class GateRecord(Record):
 
     @property
     def split(self) -> str:
-        """What the confidence means for all verdicts together; empty if draws decide none."""
+        """State what the confidence means for all verdicts together; empty if draws decide none."""
         return SPLIT.format(level=100 * self.confidence) if self.tested else ""
 
     def table(self) -> Table:

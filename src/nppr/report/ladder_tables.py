@@ -188,7 +188,7 @@ SEARCH_WORDS = {
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
     "rival": "the lowest other source of the same set: {nouns.rivals}",
 }
-"""The meaning of the columns of the table of searches."""
+"""Explanations of the columns in the table of searches."""
 
 
 def search_words(report: ReportRecord) -> dict[str, str]:

@@ -187,9 +187,10 @@ class PrecisionRecord(Record):
 class Rung(Record):
     """One rung of the ladder at one floor, and how well its worst noise was searched for.
 
-    Of learned noise, `half` and `full` are select values after half and all of the calls of its stage,
-    and `restarts` those of the searches tried on the first half. Of `per-input` they are values on the
-    first `select_inputs` evaluated inputs: with half of the calls, with all, and with another seed.
+    For learned noise, `half` and `full` are select values after half and all of the calls of its stage,
+    and `restarts` are select values of the searches tried on the first half. For `per-input` they are
+    values on the first `select_inputs` evaluated inputs: with half of the calls, with all, and with
+    another seed.
     """
 
     name: str

@@ -164,7 +164,7 @@ class Numbers:
     ) -> PrintedNumber | str:
         """Print a field of a number, or an end of one of its intervals, without a unit.
 
-        Empty if the number has none. The ends are those of its own interval unless another is given.
+        Empty if the number has none. By default the ends come from the number's usual interval.
         """
         used, end = interval or row.own, field in _END_FORMS
         value = getattr(used if end else row, field, None)

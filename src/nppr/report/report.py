@@ -57,7 +57,7 @@ class Report(ReportRecord):
     def to_pandas(self) -> DataFrame:
         """Return the table of results as a pandas DataFrame: one row per source and radius.
 
-        The columns are those of the table in CSV and JSON. Fractions are numbers from 0 to 1.
+        CSV and JSON have the same columns. Fractions are numbers from 0 to 1.
         `direction` states how to read `value`, `low` and `high`: "at most" (only `high` applies to the
         worst noise), "at least" or "estimate".
         """

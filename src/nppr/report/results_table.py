@@ -206,7 +206,7 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
         Column("error", "error", terminal=None, page=False, latex=False),
         lambda _, row: Cell.of(row.error),
     ),
-    # What a program needs to quote the number; `low` and `high` are the interval to print.
+    # For programs that quote the number; `low` and `high` are the interval to print.
     (
         _data("direction"),
         lambda _, row: Cell.of(DIRECTIONS[row.direction] if row.direction else None),
@@ -257,7 +257,7 @@ def table_of(
 
 
 def describe_subject(report: ReportRecord) -> str:
-    """What was assessed, in a line."""
+    """Return one line that states model, data, task, budget and seed."""
     task = f", correct if {report.data.task}" if report.data.task else ""
     return (
         f"{report.classifier.name} on {report.data.name}{task}, budget {report.budget},"
@@ -340,7 +340,7 @@ def spectrum_table(report: ReportRecord) -> Table:
 
 
 def _median_notes(report: ReportRecord) -> list[str]:
-    """Where the learned laws of a transformation lie: the median of each parameter."""
+    """State the median of each parameter under the learned laws of a transformation."""
     lines = []
     for made in report.distributions:
         known = made.diagnostics.parameters
@@ -354,7 +354,7 @@ def _median_notes(report: ReportRecord) -> list[str]:
 
 
 def notes_of(report: ReportRecord) -> str:
-    """What the rows and marks of the table mean, and what else was found."""
+    """Explain the rows and marks of the table, and add further findings."""
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
     legend |= search_words(report) if report.ladder else {}
@@ -377,12 +377,12 @@ def notes_of(report: ReportRecord) -> str:
 
 
 def trust_lines(report: ReportRecord) -> list[str]:
-    """What was flagged, and the grade: how far the numbers can be trusted."""
+    """Return the flags and the grade, which state how far to trust the numbers."""
     return [*_flag_notes(report), f"grade {report.grade.letter}: {report.grade.reason}"]
 
 
 def legend_of(report: ReportRecord) -> dict[str, str]:
-    """What the metrics of a report mean, by their names in a table."""
+    """Explain the metrics of a report, by their names in a table."""
     asked = [row for row in report.numbers if row.bound is None or row.bound.asked]
     present = {row.metric for row in asked}
     named = " or ".join(
@@ -466,7 +466,7 @@ def _rare_notes(report: ReportRecord) -> list[str]:
 
 
 def _precision_notes(report: ReportRecord) -> list[str]:
-    """What was measured to reach a wanted precision."""
+    """State how many inputs and draws the requested precision took."""
     found = report.precision
     if not found or not found.reached:
         return []

@@ -33,7 +33,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, eq=False)
 class RunFiles:
-    """What a run folder holds to be read; only the report must be there."""
+    """The readable files of a run folder; only the report is required."""
 
     path: Path
     report: Report
@@ -113,7 +113,7 @@ def _check_version(text: str, version: int, name: str, path: Path) -> None:
 
 
 def _fault(first: Any, name: str, path: Path) -> str:
-    """The first error of pydantic as one line; a union adds names of its own to the place."""
+    """Return pydantic's first error as one line, without the names that a union adds to the place."""
     if first["type"] == "json_invalid":
         return (
             f"`{name}` must be a complete file, {path} is cut off or edited: {first['msg']}."

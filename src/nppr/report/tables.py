@@ -41,7 +41,7 @@ _RANGE = re.compile(r"(?<=\d)-(?=\d)")
 
 
 class CellPart(Protocol):
-    """A piece of a cell with a form of its own on a page; `str` gives its text."""
+    """A piece of a cell that a page renders in a special way; `str` gives its text."""
 
     def __html__(self) -> str:
         """The piece as HTML."""
@@ -73,7 +73,7 @@ class Column:
         return ends if self.interval else (self.name,)
 
     def values(self, cell: Cell) -> tuple[Value, ...]:
-        """What a cell holds under each of the names."""
+        """Return the value of the cell under each of the names."""
         if not self.interval:
             return (cell.value,)
         assert cell.value is None or isinstance(cell.value, tuple)

@@ -45,7 +45,7 @@ def _best(row: Number, others: Sequence[Number]) -> Number:
 
 
 def _question(row: Number) -> tuple[object, ...]:
-    """What a bound is asked: all but the size of its set."""
+    """Return everything that defines a bound except the size of its set."""
     bound, claim = row.bound, row.own.claim if row.own else None
     assert bound is not None
     ratio = None if bound.noise_set == RATIO else bound.density_ratio

@@ -1,8 +1,8 @@
 """The lowest of several sources, with an interval that accounts for the choice.
 
-Of K sources whose true values are equal, the one that comes out lowest is low by luck: its own interval
-at 95 % misses more often than 5 %. So it gets an interval with a K-th of the error, which is that of
-all K sources together (Bonferroni): whichever is the lowest, its interval is one that holds.
+If K sources have equal true values, the lowest estimate is low by luck: its 95 % interval misses more
+often than 5 %. Therefore it gets an interval with a K-th of the error, so that all K intervals hold
+together (Bonferroni), and the interval of the lowest with them.
 """
 
 from __future__ import annotations

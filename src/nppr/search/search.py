@@ -96,8 +96,8 @@ START_BOUND = 1.0
 class FinishedStage:
     """A stage that is done: its record, and what was selected with its value on select.
 
-    `fitted` is what was selected before it was sharpened: children start there. Where a parent was
-    kept, both are the parent's. `references` is None where it was not compared with reference noises.
+    `fitted` is what was selected before it was sharpened: children start there. If the
+    parent was kept, both are the parent's. `references` is None if no reference noises were compared.
     """
 
     record: StageRecord
@@ -463,7 +463,7 @@ def start(
             if made.features:
                 made.mixture.standardise(inputs.features)
             if stage.recipe.scores:
-                made.narrow()  # answers do not tell how to, and the search has a spread of its own
+                made.narrow()  # answers give no direction for it, and the search sets its own spread
             return made
         law = _basis(parent).with_floor(stage.family.floor)
         made = grow(law, stage.family, classes, features)

@@ -33,8 +33,8 @@ PARTS = {"apgd-ce": 2, "apgd-t": 4, "fab-t": 2, "square": 2}
 class AutoAttack(Source, kind="autoattack"):
     """The standard version: APGD-CE, targeted APGD, targeted FAB, Square.
 
-    `batch` images go through an attack together, whatever the micro-batch, because its random numbers
-    depend on them; its seed is that of the run. With fewer than ten classes it aims at all others;
+    `batch` images go through an attack together, independent of the micro-batch, because its random
+    numbers depend on them; its seed is the run's. With fewer than ten classes it aims at all others;
     with fewer than four, targeted APGD is left out.
     """
 
@@ -102,7 +102,7 @@ class AutoAttack(Source, kind="autoattack"):
 
 @contextmanager
 def _quietly(device: torch.device) -> Iterator[None]:
-    """PyTorch's generators as they were, and no log: the doctor has checks of its own.
+    """Restore PyTorch's generators afterwards and silence the log; the doctor makes its own checks.
 
     One of its checks takes a debugger's or a coverage tool's place and leaves it empty.
     """

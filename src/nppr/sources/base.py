@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class LastFound(Generic[T]):
-    """What a source found on the inputs of its last call: it holds for all their draw blocks.
+    """The finding of a source on the inputs of its last call, shared by all their draw blocks.
 
     A run that is resumed after their first block finds it again; the calls were counted with that one.
     """
@@ -60,7 +60,7 @@ class LastFound(Generic[T]):
         self._last: tuple[FrozenModel, object, T] | None = None
 
     def __getstate__(self) -> dict[str, None]:
-        """What is sent to another process: nothing was found there yet."""
+        """Return an empty state for another process, in which nothing was found yet."""
         return {"_last": None}
 
     def get(self, model: FrozenModel, draws: DrawBlock, find: Callable[[], T]) -> T:
@@ -315,7 +315,7 @@ def parse_sources(text: str, budget: Budget) -> list[Source]:
 
 
 def check_unique(sources: Sequence[Source]) -> None:
-    """Raise `SpecError` if there is no source, or two of the same name."""
+    """Raise `SpecError` unless there is at least one source and all names differ."""
     if not sources:
         raise SpecError("`sources` must name at least one source, got none.")
     names = [source.name for source in sources]

@@ -56,7 +56,7 @@ class Corruption(Source, ABC):
     constants: str = AUTO
 
     def __post_init__(self) -> None:
-        whole = type(self.severity) is int  # True is no severity, although it is an int
+        whole = type(self.severity) is int  # True is an int in Python but not a severity
         if not whole or not 1 <= self.severity <= SEVERITIES:
             raise SpecError(
                 f"`severity` must be a whole number from 1 to {SEVERITIES}, got {self.severity!r}."
@@ -173,7 +173,7 @@ class Brightness(Corruption, kind="brightness"):
 
     V is the largest channel, and for fixed hue and saturation all channels are proportional to it:
     the pixel becomes `x V' / V`, and a black one, which has no saturation, gray: V' in all channels.
-    Of a gray image V is the image, which becomes `clip(x + shift)`.
+    For a gray image, V is the image, which becomes `clip(x + shift)`.
     """
 
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:

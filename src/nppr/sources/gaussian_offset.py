@@ -1,12 +1,12 @@
 """Gaussian noise with an unknown offset: the two ends of a bracket.
 
 The law of the noise is `N(m, sigma^2)` per pixel with any offset m of Euclidean length at most R, which
-may depend on the input. What is classified is `x + noise`, clipped to [0, 1] as always: a fixed map
-after the noise, which changes nothing in what follows.
+may depend on the input. The model classifies `x + noise`, clipped to [0, 1] as always. Clipping is a
+fixed map after the noise, so that everything below still holds.
 
 at least   the draws of `N(0, sigma^2)`, read as a bound for all offsets (`noise_sets.Offset`)
-at most    the worst offset found for each input, like an attack, with draws of its own; what is
-           measured are fresh draws. An input for which nothing worse is found keeps the offset 0.
+at most    the worst offset found for each input, like an attack, with separate draws; fresh
+           draws measure it. An input for which nothing worse is found keeps the offset 0.
 
 The error is divided over the ends, so that all brackets of a claim hold together.
 """
@@ -199,7 +199,7 @@ class OffsetSearch(_Gaussian):
         return found * worse.view(-1, 1, 1, 1)
 
     def _images(self, x: Tensor, offset: Tensor, draws: DrawBlock) -> Tensor:
-        """What is classified under these offsets, one image per draw, `(B S, C, H, W)`."""
+        """Return the images to classify under these offsets, one per draw, `(B S, C, H, W)`."""
         noise = self.noise(draws, tuple(x.shape[1:]))
         return (noise + (x + offset).unsqueeze(1)).clamp_(0, 1).flatten(0, 1)
 

@@ -27,9 +27,9 @@ class Learned(Source):
 
     The budget may have another radius than the one it was fitted for. Noise that depends on the input
     sees features of the classifier it is measured on, or of `feature_model`; `known` holds those of
-    inputs that were seen before, by dataset index. `dependency` and `structure` are those of the
-    admissible set it was searched in, by default its own; `fit_seed` is the number of a repeated
-    search that was not chosen.
+    inputs that were seen before, by dataset index. `dependency` and `structure` name the
+    admissible set it was searched in, by default that of its family; `fit_seed` is the number of a
+    repeated search that was not chosen.
     """
 
     kind = NPPR

@@ -1,7 +1,7 @@
 """The bound that states "at least": all noise of a set around a reference noise.
 
-With draws of its own for every input it holds for noise that may see the input. With `patterns`, which
-all inputs share, it holds for noise that does not, and is much sharper as a rule.
+If every input has separate draws, the bound covers noise that may see the input. With `patterns`, which
+all inputs share, it covers noise that does not see the input, and is usually much sharper.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The law of an input is `N(z, min_std^2)` in the latent space of the learned noise it starts from,
 up-sampled and squashed into the budget, with the same floor. The mean z is searched for on the input
-itself, like an attack, with draws of its own; what is measured are fresh draws. An input for which
-nothing worse is found keeps the law of the rung above.
+itself, like an attack, with separate draws; fresh draws measure it. An input for which nothing worse
+is found keeps the law of the rung above.
 """
 
 from __future__ import annotations

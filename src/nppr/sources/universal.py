@@ -44,7 +44,7 @@ class Universal(Source, kind="universal"):
     """Ascent of the mean margin over inputs of the fit split, in the budget.
 
     It takes `calls` forward and backward passes, in steps of `INPUTS_PER_STEP` inputs; every epoch
-    goes through the split in an order of its own. A step's size falls in a straight line from `step`
+    goes through the split in a new random order. A step's size falls in a straight line from `step`
     radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
     are broken leave the direction to the others.
     """

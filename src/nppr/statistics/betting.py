@@ -9,9 +9,9 @@ Reference: Waudby-Smith and Ramdas, "Estimating means of bounded random variable
 B, 2024 (hedged capital with predictable plug-in bets; they use the largest capital along one order,
 this module the mean final one).
 
-The bet is `min(b_t, CAP / m)` with b_t the same for all m, so the capital decreases in m: `b (x -
-m)` does, and so does `CAP (x / m - 1)`. The ruled-out candidates are thus all those below one
-bound, which is found by bisection and rounded downwards.
+The bet is `min(b_t, CAP / m)` with b_t the same for all m, so the capital decreases in m:
+`b (x - m)` does, and so does `CAP (x / m - 1)`. The ruled-out candidates are thus all those below
+one bound, which is found by bisection and rounded downwards.
 
 The module averages over orders because the bound of a single order depends strongly on that order:
 on 400 bimodal inputs it varies by a seventh of the interval's width from seed to seed and can reach

@@ -199,8 +199,8 @@ class Allowance:
 
     The coarse copy and the model together form another classifier; intervals for it are made at
     `confidence`. It differs from the model by the wrong decisions. Each decision is repeated with
-    probability q, independently of the image, and no repeated one was wrong. With probability `1 -
-    exp(-unseen)` this shows, for n inputs with S draws each:
+    probability q, independently of the image, and no repeated one was wrong. With probability
+    `1 - exp(-unseen)` this shows, for n inputs with S draws each:
 
     - the rate of wrong decisions in the population is at most `unseen / (n (1 - (1 - q)^S))`: the
       chance to notice none is largest if the draws of an input are all wrong or all right;

@@ -98,9 +98,9 @@ def exact_upper(count: IntArray, draws: IntArray | int, error: float) -> FloatAr
 def wilson(successes: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
     """Return score intervals of success probabilities, `(N,) -> (2, N)`.
 
-    Approximate: an interval contains its probability p with probability near `confidence` unless `n
-    p (1 - p)` is small. Instead of 95 % it is 92.5 to 97.5 % if `n p (1 - p)` is at least 5 and n
-    at least 50, but as little as 84 % for p just below 0.177 / n. Reference: Wilson, JASA, 1927;
+    Approximate: an interval contains its probability p with probability near `confidence` unless
+    `n p (1 - p)` is small. Instead of 95 % it is 92.5 to 97.5 % if `n p (1 - p)` is at least 5 and
+    n at least 50, but as little as 84 % for p just below 0.177 / n. Reference: Wilson, JASA, 1927;
     Brown, Cai and DasGupta, Statistical Science, 2001.
 
     >>> wilson(np.array([5]), 10, 0.95).round(4).tolist()

@@ -216,13 +216,10 @@ def lower_test_set(
     2. the mean of `1 - h(u)`, where u are the simultaneous upper bounds;
     3. the draws of each input are split at random in two; the first part chooses a group of inputs
        that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. This
-       is
-       valid because inputs outside the group count at least 0, and the second part does not depend
-       on
-       the choice. If h is curved, the first part sorts all inputs into groups of similar failures,
-       each
-       with a share of the error, and the mean of their `1 - h(V)` counts: inside a group, Jensen's
-       inequality loses little.
+       is valid because inputs outside the group count at least 0, and the second part does not
+       depend on the choice. If h is curved, the first part sorts all inputs into groups of similar
+       failures, each with a share of the error, and the mean of their `1 - h(V)` counts: inside a
+       group, Jensen's inequality loses little.
 
     The guarantee includes the draw of `seed`, which the third bound needs; choose it before
     looking. With one draw per input, the third is left out and the others have half of the error
@@ -313,9 +310,10 @@ def conservative_scores(draws: int, c: float) -> FloatArray:
 
     Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second
     of n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the
-    second. Given p, they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c
-    p)`, which is at most `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) /
-    C(n, k) * (1 - c k / (n - r))`, which depends on k only and has the same expectation.
+    second. Given p, they are independent, so the expectation of `G (1 - c q)` is
+    `(1 - p)^r (1 - c p)`, which is at most `max(0, 1 - c p)`. Its mean over all divisions is
+    `g(k) = C(n - r, k) / C(n, k) * (1 - c k / (n - r))`, which depends on k only and has the same
+    expectation.
     """
     rest = draws - min(math.ceil(c) - 1, draws // 2)
     k = np.arange(draws + 1)

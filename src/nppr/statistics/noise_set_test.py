@@ -7,8 +7,8 @@ the inputs always fail, `1 - h(0.01)` is far below 0.99.
 
 Every input gets several draws, of which k fail. Two functions of k enclose the infimum:
 
-from below   a score whose expectation is at most `1 - h(p)` (`lower_bounds.tuned_scores`) from
-above   `1 - h(k / draws)`, whose expectation is at least `1 - h(p)`, as h is concave (Jensen)
+from below   a score whose expectation is at most `1 - h(p)` (`lower_bounds.tuned_scores`)
+from above   `1 - h(k / draws)`, whose expectation is at least `1 - h(p)`, as h is concave (Jensen)
 
 The verdict is HOLDS if bets on the mean of the first succeed, and VIOLATED if bets on the mean of
 the second succeed. The scores of a round are tuned on earlier rounds, never on the inputs they are

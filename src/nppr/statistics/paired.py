@@ -53,8 +53,8 @@ class Share:
     """A mean over some of the inputs, `sum(above) / sum(below)`, both `(N,)` over *all* inputs.
 
     PR: `above` is the rate and `below` is 1 if the input is clean-correct; otherwise both are 0.
-    Accuracy: `above` is 1 if the input is classified correctly; `below` is always 1. `outcomes`: by
-    definition, each number is one outcome, 0 or 1.
+    Accuracy: `above` is 1 if the input is classified correctly; `below` is always 1.
+    `outcomes`: by definition, each number is one outcome, 0 or 1.
     """
 
     above: FloatArray

@@ -20,7 +20,7 @@ from nppr.system.manifest import Manifest
 def write_noise_figures(
     graph: Graph, cache: NodeCache, finished: Collection[str], out: Path, formats: Sequence[str]
 ) -> list[Path]:
-    """Draw the learned noise of every finished measurement into a folder of its own in `figures`."""
+    """Draw the learned noise of every finished measurement into a separate folder in `figures`."""
     # Matplotlib and scikit-learn take seconds to import.
     from nppr.report.figures import Subject, draw, save
     from nppr.report.figures.noise_figures import NOISE_FIGURES
@@ -31,7 +31,7 @@ def write_noise_figures(
         if not isinstance(node.work, MeasureWork) or node.work.fit is None:
             continue
         if node.work.per_input_calls:
-            continue  # a law of its own for every input
+            continue  # every input has a different law
         files = read_run(cache.folder(key) / "run")
         lines = files.report.per_input
         correct = np.unique(lines["index"][lines["clean_correct"] == 1])

@@ -203,8 +203,8 @@ class ResNet(nn.Module):
 class VGG16(nn.Module):
     """Five stages of 3x3 convolutions with max-pools, then three linear layers on a 7x7 map.
 
-    It has no batch normalisation. With the small stem, the first max-pool is left out. `(B,
-    channels, H, W) -> (B, classes)`.
+    It has no batch normalisation. With the small stem, the first max-pool is left out.
+    `(B, channels, H, W) -> (B, classes)`.
     """
 
     def __init__(self, classes: int, channels: int, stem: Stem) -> None:

@@ -236,7 +236,7 @@ def tsne(subject: Subject) -> Drawn | None:
         f" of {len(classes)} classes: the nearest other input's draw has the same class for"
         f" {100 * share:.0f} % of the draws; by chance it would be {100 * chance:.0f} %.",
         caption="Each mark is a draw, with the colour and shape of its input's class. Separate groups"
-        " mean that classes get noise of their own; distances between groups mean nothing.",
+        " mean that each class gets different noise; distances between groups mean nothing.",
         figure=figure,
     )
 

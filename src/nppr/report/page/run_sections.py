@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     """Return the body of the section."""
     asked = report.settings.search
-    # The search uses a smaller set than the one asked for if there are no features.
+    # Without features, the search uses a smaller set than the requested one.
     searches = [*(made.search.settings for made in report.distributions), asked]
     family = next((search.family for search in searches if search), None)
     words = ""
