@@ -254,3 +254,17 @@ def test_more_inputs_need_fewer_draws_each(inputs: int, draws: int) -> None:
     assert default_draws(inputs) == draws
     assert default_draws(10 * inputs) <= draws
     assert default_draws(10**7) == 16
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Measure(draws=True), "draws"),
+        (lambda: Measure(confidence=True), "confidence"),
+        (lambda: Search(calls=True), "fit-calls"),
+        (lambda: Run(workers=False), "workers"),
+    ],
+)
+def test_true_is_not_a_number(make: Any, name: str) -> None:
+    with pytest.raises(SpecError, match=f"`{name}` must be a number, got "):
+        make()

@@ -20,7 +20,7 @@ from functools import wraps
 from inspect import signature
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, Self, TypeVar
+from typing import Annotated, Any, ParamSpec, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -203,6 +203,17 @@ class Group(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_true_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false for a number; pydantic reads them as 1 and 0."""
+        declared = cls.model_fields[str(info.field_name)]
+        kinds = get_args(declared.annotation) or (declared.annotation,)
+        if isinstance(value, bool) and bool not in kinds and {int, float} & {*kinds}:
+            name = flag_name(str(info.field_name), declared)
+            raise SpecError(f"`{name}` must be a number, got {value!r}.")
+        return value
+
     def is_typed(self, name: str) -> bool:
         """Return whether a setting was stated, rather than left to its default."""
         return name in self.model_fields_set and getattr(self, name) is not None
@@ -313,6 +324,8 @@ EXPECTED = {
     "bool_type": "true or false",
     "string_type": "text",
     "path_type": "a path",
+    "list_type": "a list",
+    "tuple_type": "a list",
 }
 """Descriptions of valid values by the type of pydantic's error."""
 
