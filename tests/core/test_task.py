@@ -241,8 +241,9 @@ def test_sources_that_do_not_suit_the_data_are_refused(
     images, sums = known()
     labels = (sums > 2).long()
     data = (images, sums) if "task" in kwargs else (images.flatten(1), labels)
+    model = Sum() if "task" in kwargs else torch.nn.Linear(4, 2)
     with pytest.raises(InputError, match="`sources` must suit the data"):
-        nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **grouped(**kwargs))
+        nppr.assess(model, data, budget=Budget.linf(0.1), sources=sources, **grouped(**kwargs))
 
 
 SHAPES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -87,6 +87,13 @@ def test_a_report_of_another_version_names_who_wrote_it(folder: Path, version: o
     assert "Repeat its command in a new folder, or read the file with that release." in message
 
 
+def test_a_report_of_another_version_and_this_release_must_be_repeated(folder: Path) -> None:
+    file = folder / "report.json"
+    changed = {"schema_version": 2, "nppr_version": RELEASE}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+    assert refused(folder).endswith("Repeat its command in a new folder.")
+
+
 def test_a_report_that_is_cut_off_or_edited(folder: Path) -> None:
     file = folder / "report.json"
     text = file.read_text()
@@ -156,7 +163,7 @@ def test_a_wrong_value_is_named(folder: Path, field: str, wrong: object) -> None
 
 def test_a_structure_that_is_not_declared_is_named(folder: Path) -> None:
     message = edited(folder, "numbers.20.subject.structure", "stripes")
-    assert "subject.learned.structure" in message
+    assert "numbers.20.subject.structure" in message
     assert "expected one of any, got 'stripes'" in message
 
 

@@ -350,6 +350,22 @@ def test_only_merged_resumes(tmp_path: Path) -> None:
     assert comparable(run("parts", resume=True)) == comparable(whole)
 
 
+def test_clean_correct_inputs_are_counted_even_if_every_source_fails() -> None:
+    report = nppr.assess(
+        budget=BUDGET,
+        sources=[Broken(BUDGET, 0.0, name="broken")],
+        measure=nppr.Measure(inputs=20, draws=4),
+    )
+    clean = next(row for row in report.numbers if row.metric is Metric.ACCURACY)
+    assert clean.value
+    assert f"{round(20 * clean.value)} of them" in report.table()
+
+
+def test_a_source_alone_is_not_a_list() -> None:
+    with pytest.raises(SpecError, match=r"`sources` must be a text or a list, got Uniform"):
+        nppr.assess(budget=BUDGET, sources=nppr.Uniform(BUDGET))  # type: ignore[arg-type]
+
+
 def test_sources_are_texts_and_objects_in_one_list() -> None:
     mixed = nppr.assess(
         budget=BUDGET,

@@ -245,7 +245,11 @@ def table_of(
         "level": f"{100 * report.settings.measure.confidence:g} %",
         "unit": "" if losses else " %",
     }
-    correct = [row.inputs for row in report.numbers if row.metric.is_of_clean_correct]
+    correct = [
+        round((row.value or 0) * row.inputs) if row.metric is Metric.ACCURACY else row.inputs
+        for row in report.numbers
+        if row.metric is Metric.ACCURACY or row.metric.is_of_clean_correct
+    ]
     return Table(
         f"{describe_subject(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
         f" {max(correct, default=0):,} of them clean-correct",

@@ -105,10 +105,12 @@ class _Written(BaseModel):
 def _check_version(text: str, version: int, name: str, path: Path) -> None:
     found = _Written.model_validate_json(text)
     if found.schema_version != version:
+        is_other = found.nppr_version != current("nppr")
+        older = ", or read the file with that release" if is_other else ""
         raise RunFolderError(
             f"`{name}` must have schema version {version}, which nppr {current('nppr')} reads, got"
             f" {found.schema_version!r:.80}: nppr {found.nppr_version!s:.80} wrote {path}. Repeat its"
-            " command in a new folder, or read the file with that release."
+            f" command in a new folder{older}."
         )
 
 
@@ -119,7 +121,9 @@ def _fault(first: Any, name: str, path: Path) -> str:
             f"`{name}` must be a complete file, {path} is cut off or edited: {first['msg']}."
             f" {_AGAIN}"
         )
-    field = ".".join(str(part) for part in first["loc"])
+    places = [str(part) for part in first["loc"]]
+    before = ["", *places]
+    field = ".".join(part for part, last in zip(places, before, strict=False) if last != "subject")
     got = f", got {first['input']!r:.80}" if first["type"] != "missing" else ""
     return f"`{name}` field {field!r} in {path} is wrong: {first['msg']}{got}. {_AGAIN}"
 

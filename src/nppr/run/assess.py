@@ -261,6 +261,11 @@ def choose_sources(
 
     Learned noise that is given replaces the search, unless the search is to compare itself with it.
     """
+    if isinstance(sources, Source):
+        raise SpecError(
+            f"`sources` must be a text or a list, got {type(sources).__name__}."
+            f" Example: sources=[{type(sources).__name__}(...)]"
+        )
     listed = default_sources(budget) if sources is None else sources
     searched, given = False, list[Source]()
     for each in [listed] if isinstance(listed, str) else listed:
