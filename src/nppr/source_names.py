@@ -38,9 +38,9 @@ OFFSET_CALLS, FEWEST_OFFSET_CALLS = 40, 8
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """What a source declares for the command line: its options with their defaults, and more.
+    """The declaration of a source for the command line: its options with their defaults, and more.
 
-    The other attributes are those of `Source`.
+    All other attributes have the meaning that they have in `Source`.
     """
 
     options: Mapping[str, Option]
@@ -51,7 +51,7 @@ class SourceEntry:
     transforms: bool = True
 
     def fits(self, boxed: bool) -> bool:
-        """Whether it can be given the box of a transformation, or else a ball of added noise."""
+        """Whether the source accepts the box of a transformation, or otherwise a ball of added noise."""
         return self.transforms if boxed else self.adds
 
 
@@ -99,8 +99,8 @@ def added_sources() -> dict[str, str]:
 def require_source_names(text: str, *, boxed: bool) -> None:
     """Raise `SpecError` if a list of sources has a wrong name or option; nothing is imported.
 
-    Where there are other sources than ours, a name that is not ours may be a preset of one of them,
-    which is known once it is imported.
+    If packages add sources, a name that is not built in may be a preset of one of them. It is checked
+    when that source is imported.
     """
     presets = [name for each in OWN_SOURCES.values() for name in each.presets]
     added = added_sources()
@@ -123,7 +123,7 @@ def list_names(known: Mapping[str, SourceEntry], boxed: bool) -> list[str]:
 
 
 def split_names(text: str, fitting: Sequence[str]) -> tuple[bool, list[str]]:
-    """Return whether a list names `nppr`, and its other parts; `all` stands for all that fit."""
+    """Return whether a list names `nppr`, and its other parts; `all` expands to all that fit."""
     parts = [part.strip() for part in text.replace(" ", "").split(",")]
     parts = [each for part in parts for each in ([NPPR, *fitting] if part == ALL else [part])]
     wanted = [part for part in parts if part.split(":")[0] == NPPR]
