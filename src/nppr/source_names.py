@@ -51,7 +51,7 @@ class SourceEntry:
     transforms: bool = True
 
     def fits(self, boxed: bool) -> bool:
-        """Whether the source accepts the box of a transformation, or otherwise a ball of added noise."""
+        """Whether the source accepts the box of a transformation, or else a ball of added noise."""
         return self.transforms if boxed else self.adds
 
 
