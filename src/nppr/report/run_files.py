@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as current
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,9 +122,8 @@ def _fault(first: Any, name: str, path: Path) -> str:
             f"`{name}` must be a complete file, {path} is cut off or edited: {first['msg']}."
             f" {_AGAIN}"
         )
-    places = [str(part) for part in first["loc"]]
-    before = ["", *places]
-    field = ".".join(part for part, last in zip(places, before, strict=False) if last != "subject")
+    places = pairwise(["", *map(str, first["loc"])])
+    field = ".".join(part for before, part in places if before != "subject")
     got = f", got {first['input']!r:.80}" if first["type"] != "missing" else ""
     return f"`{name}` field {field!r} in {path} is wrong: {first['msg']}{got}. {_AGAIN}"
 
