@@ -18,7 +18,7 @@ test: $(READY_TO_DEVELOP)
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
 
-# Without the tests that start processes, a browser, Ray, simulations or whole runs: a minute on two cores.
+# Without the tests that start processes, a browser, Ray, simulations or whole runs: under two minutes on two cores.
 quick: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
