@@ -689,6 +689,12 @@ class FamilySettings(Group):
         Panel.SEARCH,
     )
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
+    correlation_length: int | None = option(
+        None,
+        "Distance in pixels beyond which the values of stationary noise are independent. Default: 9, or a"
+        " third of the shorter side if that is less.",
+        Panel.NOISE,
+    )
     min_std: float | None = option(
         None,
         "Least standard deviation of a latent coordinate; up-sampling and squashing may leave less."
@@ -726,6 +732,7 @@ class FamilySettings(Group):
             min_std=min_std if self.min_std is None else self.min_std,
             floor=floor,
             structure=structure,
+            correlation_length=self.correlation_length,
         )
 
 
@@ -766,9 +773,7 @@ class Search(FamilySettings, Keywords):
         f"Structure of the noise: {', '.join(STRUCTURES)}; any is not restricted.",
         Panel.ADVANCED,
     )
-    floor: Numbers = option(
-        None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
-    )
+    floor: Numbers = option(None, f"{FLOOR_HELP} Default: 0.", Panel.NOISE)
     components: int | None = option(
         None,
         f"Components of the mixture, K in the paper. Default: {Family.components}, or one per class"
@@ -841,6 +846,8 @@ class Search(FamilySettings, Keywords):
                 f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
             )
         components = PAPER_COMPONENTS if self.is_paper else Family.components
+        if self.structure in STRUCTURES and asked is None:
+            rung = [each for each in rung.path if each in STRUCTURES[self.structure].rungs][-1]
         family = self.family(
             rung.fitted,
             components if self.components is None else self.components,

@@ -81,6 +81,7 @@ OWN_SOURCES = {
     "autoattack": SourceEntry({"batch": 100}, transforms=False),
     "scan": SourceEntry({"points": 65}, default=True, adds=False),
     "universal": SourceEntry({"calls": 30720, "step": 0.25}),
+    "patterns": SourceEntry({}, transforms=False),
     "bound": SourceEntry(_BOUND),
     "salt-and-pepper": _CORRUPTION,
     "motion-blur": _CORRUPTION,

@@ -23,6 +23,10 @@ from nppr.noise.upsample import make_upsampler
 
 NOISE_STREAM = "learned"
 COMPONENT_STREAM = "learned/component"
+DIRECTION_STREAM = "learned/direction"
+
+SHARED_STEP = 8
+"""Inputs that share a step in the parameters, in a search without gradients."""
 
 FULL_SCALE = -8.0
 """Start of the scale: s = exp(-softplus(-8)) = 0.9997."""
@@ -53,6 +57,8 @@ class Distribution(nn.Module):
         self.upsampler = make_upsampler(family, shape)
         covariance = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
         self.mixture = Mixture(family, covariance, classes, self.features)
+        with torch.no_grad():
+            self.mixture.means.copy_(self.upsampler.start_means(self.mixture.means))
         if family.scaled:
             self.raw_scale = nn.Parameter(torch.tensor(FULL_SCALE))
         self.register_buffer("chosen", torch.zeros(classes, dtype=torch.int64))
@@ -88,10 +94,13 @@ class Distribution(nn.Module):
         """Latent means with gradients, and two perturbations on either side of each without.
 
         Means m and normal steps e `(B, 1, D)`, and perturbations `(B, 2, C, H, W)` of m + std e and
-        m - std e with the same other random numbers.
+        m - std e with the same other random numbers. Noise that is not a pattern has few parameters,
+        which take the place of the means.
         """
-        given = self.mixture(context)
         one = replace(draws, size=1, capacity=1)
+        if not self.is_pattern:
+            return self._parameter_pair(context, one, budget, std)
+        given = self.mixture(context)
         gumbel = self._uniform(one, self.family.components)
         size = self.mixture.covariance.noise_size(self.family.components)
         still = gumbel.new_zeros(*gumbel.shape[:2], size)
@@ -100,6 +109,37 @@ class Distribution(nn.Module):
         with torch.no_grad():
             sides = [self._perturbation(means + sign * std * step, one, budget) for sign in (1, -1)]
         return means, step, torch.cat(sides, 1)
+
+    def _parameter_pair(
+        self, context: Context, draws: DrawBlock, budget: Budget, std: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what `pair` does for P parameters `(B, 1, P)`; a few inputs share a step."""
+        moved = self.upsampler.scored_parameters()
+        if not moved or self.family.dependency.knows:
+            moved = [*moved, (self.mixture.means, 1.0)]
+            moved += [] if moved[1:] else [(self.mixture.logits, 1.0), (self.mixture.raw, 1.0)]
+            if self.family.dependency.knows and self.family.components > 1:
+                moved.append((self.mixture.label_weights.weight, 1.0))
+        flat = torch.cat([each.flatten() / scale for each, scale in moved])
+        before = flat.detach()
+        counts = [each.numel() for each, _ in moved]
+        steps, sides = [], []
+        with torch.no_grad():
+            for start in range(0, len(context.labels), SHARED_STEP):
+                rows = slice(start, start + SHARED_STEP)
+                some = replace(draws, indices=draws.indices[rows])
+                first = replace(some, indices=some.indices[:1])
+                step = first.normal(DIRECTION_STREAM, (len(flat),))
+                seen = Context(context.labels[rows], context.features)
+                pair = []
+                for sign in (std, -std, 0):
+                    places = (before + sign * step[0, 0]).split(counts)
+                    for (each, scale), place in zip(moved, places, strict=True):
+                        each.copy_(scale * place.view_as(each))
+                    pair += [self.exact(seen, some, budget)] if sign else []
+                sides.append(torch.cat(pair, 1))
+                steps.append(step.expand(len(pair[0]), -1, -1))
+        return flat.expand(len(context.labels), 1, -1), torch.cat(steps), torch.cat(sides)
 
     def exact(self, context: Context, draws: DrawBlock, budget: Budget) -> Tensor:
         """Perturbations as they are measured, `(B, S, C, H, W)`."""
@@ -119,6 +159,8 @@ class Distribution(nn.Module):
 
     def choose(self, given: Given, context: Context, draws: DrawBlock) -> Tensor:
         """Return the component of every latent vector, `(B, S P)`, or `(B, 1)` if all are the same."""
+        if self.family.components == 1:
+            return self.chosen.new_zeros(len(context.labels), 1)
         if self.rule is Rule.WEIGHTS:
             return given.choose(self._uniform(draws, 1).squeeze(-1))
         if self.rule is Rule.LARGEST:
@@ -127,6 +169,11 @@ class Distribution(nn.Module):
             largest = self.chosen[context.labels]
         return largest[:, None]
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether a draw has one latent vector, so that a component is a pattern with its own PR."""
+        return self.upsampler.positions == 1
+
     def sharpened(self, rule: Rule, chosen: Tensor | None = None) -> Distribution:
         """A copy that chooses components by another rule."""
         other = copy.deepcopy(self)
@@ -134,6 +181,10 @@ class Distribution(nn.Module):
         if chosen is not None:
             other.chosen.copy_(chosen.expand(self.classes))
         return other
+
+    def at_largest(self) -> Distribution:
+        """Return a copy that uses its largest component, where a component is a pattern."""
+        return self.sharpened(Rule.LARGEST if self.is_pattern else self.rule)
 
     @torch.no_grad()
     def narrow(self) -> None:

@@ -31,6 +31,10 @@ TORCH_KERNEL = -0.75
 """Kernel parameter of `torch.nn.functional.interpolate`, which the authors' code calls."""
 
 
+_OPTIONAL = ("latent_dim", "grid", "correlation_length")
+_COUNTS = ("components", "hidden_dim", "label_dim", *_OPTIONAL)
+
+
 class Rule(StrEnum):
     """The way to choose a component for an input: by the weights, or sharpened."""
 
@@ -60,7 +64,8 @@ COLD = Temperatures()
 class Family:
     """A family of distributions: what the noise sees, its components, resolution and randomness.
 
-    `structure` is what the noise is made of, a name of `STRUCTURES`.
+    `structure` is what the noise is made of, a name of `STRUCTURES`; `correlation_length` is that of
+    stationary noise in pixels, by default 9 or a third of the shorter side, whichever is smaller.
     `grid` is the side of the coarse grid of `bicubic` and `trainable`, by default 4 for images of up
     to 32 pixels and 7 for larger ones. `floor` is rho: the weight of Uniform noise in every draw.
     `hidden_dim` is the width of what sees the features, and the number of directions in which they
@@ -87,6 +92,7 @@ class Family:
     wide_heads: bool = False
     random_start: bool = False
     structure: str = ANY
+    correlation_length: int | None = None
 
     def __post_init__(self) -> None:
         if self.dependency not in list(Dependency):
@@ -102,9 +108,9 @@ class Family:
                 f"`dependency` of {self.structure} noise must be {' or '.join(rungs)},"
                 f" got {self.dependency}."
             )
-        for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
+        for name in _COUNTS:
             value = getattr(self, name)
-            if name not in ("latent_dim", "grid") or value is not None:
+            if value is not None or name not in _OPTIONAL:
                 require_count(name.replace("_", "-"), value)
                 require_at_most(name.replace("_", "-"), value, MOST_PARAMETERS)
         if not (_is_number(self.min_std) and 0 < self.min_std < math.inf):

@@ -7,14 +7,48 @@ through the structures inside the one asked for. Nothing here imports PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nppr.errors import SpecError
 from nppr.noise.rungs import LADDER, Dependency
 
-ANY = "any"
-"""The structure of noise that is not restricted."""
+ANY, WHITE, STATIONARY = "any", "white", "stationary"
+"""The structures: not restricted, independent at every position, alike at every position."""
+
+DEFAULT_LENGTH = 9
+"""Correlation length in pixels, unless a third of the shorter side is less."""
+
+MOST_CORNERS = 16
+"""Components of white noise, at most: corners of the cube of the channels."""
+
+
+def choose_length(shape: tuple[int, ...], length: int | None) -> int:
+    """Return the correlation length of stationary noise on images of `shape` (C, H, W).
+
+    >>> choose_length((3, 32, 32), None), choose_length((1, 8, 8), None), choose_length((1, 1, 99), 5)
+    (9, 2, 5)
+    """
+    shorter = min(side for side in shape[1:] if side > 1)
+    if length is None:
+        return max(1, min(DEFAULT_LENGTH, shorter // 3))
+    if length > shorter:
+        raise SpecError(
+            f"`correlation-length` must be at most the shorter side, {shorter} pixels, got {length}."
+            f" Example: {max(1, shorter // 3)}"
+        )
+    return length
+
+
+def has_positions(shape: tuple[int, ...]) -> bool:
+    """Return whether perturbations of `shape` have positions: those of tables and boxes do not."""
+    return math.prod(shape[1:]) > 1
+
+
+def _count_corners(shape: tuple[int, ...]) -> int:
+    return min(MOST_CORNERS, 2 ** min(shape[0], 10))
 
 
 @dataclass(frozen=True)
@@ -32,8 +66,10 @@ class Structure:
     """The names of the larger structures that contain it."""
     rungs: tuple[Dependency, ...] = LADDER
     """The rungs that it is searched on."""
-    transforms: bool = True
-    """Whether parameters of a transformation can have it; they have no positions."""
+    needs_positions: bool = False
+    """Whether only images and signals can have it: tables and transformations have no positions."""
+    components: Callable[[tuple[int, ...]], int] | None = None
+    """Components of its mixture for a shape (C, H, W); None: as many as the settings say."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the recipe of its searches, by the fields of `Recipe`."""
 
@@ -48,9 +84,33 @@ class Structure:
         return tuple(sorted(known, key=lambda each: sum(map(each.contains, STRUCTURES))))
 
 
+_SMOOTH = {"inputs": 64, "momentum": None, "bound": None, "clip": None}
+"""Recipe of structures whose few parameters all positions share: Adam, and nothing held back."""
+
 STRUCTURES = {
     each.name: each
     for each in (
+        Structure(
+            name=WHITE,
+            meaning="independent at every pixel, with one law for all pixels",
+            threat="sensor noise: read noise, shot noise, hot pixels",
+            sampler="nppr.noise.upsample:White",
+            inside=(STATIONARY, ANY),
+            rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
+            needs_positions=True,
+            components=_count_corners,
+            recipe={**_SMOOTH, "rate": 5e-2, "head_rate": 5e-2},
+        ),
+        Structure(
+            name=STATIONARY,
+            meaning="alike at every position, and independent beyond the correlation length",
+            threat="interference, compression, vibration, banding",
+            sampler="nppr.noise.upsample:Stationary",
+            inside=(ANY,),
+            rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
+            needs_positions=True,
+            recipe={**_SMOOTH, "rate": 3e-3, "head_rate": 3e-3},
+        ),
         Structure(
             name=ANY,
             meaning="not restricted: one fixed pattern is allowed",

@@ -1,4 +1,9 @@
-"""Up-samplers: linear maps U from the latent space R^D to images (C, H, W).
+"""Up-samplers: maps U from the latent space to images (C, H, W).
+
+white       a latent vector of C numbers at every position
+stationary  a latent vector at every position, then a small network of convolutions
+
+Noise of any structure has one latent vector in R^D and a linear map:
 
 none        D = C H W, the latent vector is the image
 bicubic     D = C g^2, a coarse grid and fixed bicubic interpolation
@@ -17,11 +22,12 @@ import math
 from abc import abstractmethod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.errors import SpecError
 from nppr.noise.family import Family
-from nppr.noise.structures import STRUCTURES
+from nppr.noise.structures import STRUCTURES, choose_length
 from nppr.system.registry import load_object
 
 Shape = tuple[int, int, int]
@@ -31,6 +37,15 @@ COARSEST = 4
 
 COARSE_SCALE = 0.2
 """Scale of the coarser grids of `multiscale` at the start."""
+
+CORNER = 1.5
+"""Latent means of white noise at the start: tanh is 0.9 there."""
+
+SCORED_SCALE = 0.1
+"""Scale of a step in the linear filter of stationary noise, in a search without gradients."""
+
+LATENT_CHANNELS, HIDDEN_CHANNELS, GAIN = 8, 16, 3.0
+"""White channels that stationary noise is made from, channels between, and the factor before tanh."""
 
 
 def keys_kernel(distance: Tensor, a: float) -> Tensor:
@@ -56,7 +71,8 @@ def bicubic_matrix(fine: int, coarse: int, a: float) -> Tensor:
 class Upsampler(nn.Module):
     """A map `(..., P D) -> (..., C, H, W)` of P latent vectors, which are drawn independently.
 
-    P is 1 for all maps of this file; noise without a fixed pattern has a latent vector per position.
+    P is 1 for noise that may be one pattern; white and stationary noise has a latent vector for each of
+    its H W positions.
     """
 
     def __init__(self, shape: Shape, latent_dim: int, positions: int = 1) -> None:
@@ -68,6 +84,14 @@ class Upsampler(nn.Module):
     @abstractmethod
     def forward(self, latent: Tensor) -> Tensor:
         """Return perturbations `(..., C, H, W)` of latent vectors `(..., P D)`."""
+
+    def start_means(self, means: Tensor) -> Tensor:
+        """Return the latent means `(K, D)` that a fit starts from, given random ones."""
+        return means
+
+    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+        """Return the parameters that a search without gradients moves, with the scale of a step."""
+        return []
 
 
 class Identity(Upsampler):
@@ -151,6 +175,77 @@ class Multiscale(Upsampler):
             self.log_scales.exp(), self.levels, latent.split(self.sizes, dim=-1), strict=True
         )
         return torch.stack([scale * level(coarse) for scale, level, coarse in grids]).sum(0)
+
+
+class White(Upsampler):
+    """The latent vector of a position is the values of its channels.
+
+    The components of the mixture start at corners of the cube of the channels: in linf the worst law of
+    a pixel has its mass there.
+    """
+
+    def __init__(self, family: Family, shape: Shape) -> None:  # noqa: ARG002
+        super().__init__(shape, shape[0], positions=shape[1] * shape[2])
+
+    def forward(self, latent: Tensor) -> Tensor:
+        values: Tensor = latent.unflatten(-1, (*self.shape[1:], self.shape[0]))
+        return values.movedim(-1, -3)
+
+    def start_means(self, means: Tensor) -> Tensor:
+        """Return opposite corners in turn: all of them, or random ones if there are too many."""
+        count, channels = means.shape
+        if count != 2**channels:
+            corners = means.sign()
+            corners[1::2] = -corners[: len(corners[1::2]) * 2 : 2]
+            return CORNER * corners
+        bits = torch.arange(count)[:, None] >> torch.arange(channels)
+        return CORNER * (2.0 * (bits % 2) - 1.0)
+
+
+class Stationary(Upsampler):
+    """Two convolutions of white noise beside a linear one, with circular padding.
+
+    A value depends on the latent vectors of a window of `length` pixels per side, so that values at least
+    `length` apart are independent. Shifts of the image shift the latent vectors, whose law is the same.
+    """
+
+    def __init__(self, family: Family, shape: Shape) -> None:
+        channels, height, width = shape
+        super().__init__(shape, LATENT_CHANNELS, positions=height * width)
+        self.length = choose_length(shape, family.correlation_length)
+        outer = self.length // 2 + 1
+        inner = self.length + 1 - outer
+        self.inner = self._convolution(SCORED_SCALE = 0.1
+"""Scale of a step in the linear filter of stationary noise, in a search without gradients."""
+
+LATENT_CHANNELS, HIDDEN_CHANNELS, inner)
+        self.outer = self._convolution(HIDDEN_CHANNELS, channels, outer)
+        self.linear = self._convolution(LATENT_CHANNELS, channels, self.length)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        field = latent.reshape(-1, *self.shape[1:], self.latent_dim).movedim(-1, -3)
+        hidden = torch.relu(self._convolve(self.inner, field))
+        values = self._convolve(self.outer, hidden) + self._convolve(self.linear, field)
+        return (GAIN * values).unflatten(0, latent.shape[:-1])
+
+    def start_means(self, means: Tensor) -> Tensor:
+        """Return zeros: the noise has no preferred sign."""
+        return torch.zeros_like(means)
+
+    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+        """Return the linear filter; the rest has too many parameters."""
+        return [(self.linear.weight, SCORED_SCALE)]
+
+    def _convolution(self, inputs: int, outputs: int, side: int) -> nn.Conv2d:
+        sides = tuple(min(side, whole) for whole in self.shape[1:])
+        return nn.Conv2d(inputs, outputs, sides)
+
+    @staticmethod
+    def _convolve(convolution: nn.Conv2d, field: Tensor) -> Tensor:
+        rows, columns = (side - 1 for side in convolution.kernel_size)
+        padding = (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2)
+        padded: Tensor = convolution(F.pad(field, padding, mode="circular"))
+        return padded
 
 
 def make_upsampler(family: Family, shape: Shape) -> Upsampler:

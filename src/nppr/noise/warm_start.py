@@ -48,7 +48,9 @@ def grow(parent: Distribution, family: Family, classes: int, features: int = 0) 
 
 
 def only_component(distribution: Distribution) -> int | None:
-    """The one component that a sharpened distribution ever uses, or None."""
+    """The one component that a distribution ever uses, or None."""
+    if distribution.family.components == 1:
+        return 0
     if distribution.rule is Rule.CHOSEN and len(distribution.chosen.unique()) == 1:
         return int(distribution.chosen[0])
     if distribution.rule is Rule.LARGEST and not distribution.family.dependency.knows:

@@ -36,6 +36,7 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.noise.rungs import Known
+from nppr.noise.structures import has_positions
 from nppr.report.number import MergedSubject, Number, Subject
 from nppr.run.make_numbers import make_number, make_numbers, make_subject
 from nppr.run.planned_measurement import PlannedMeasurement
@@ -235,6 +236,9 @@ class AssessmentRun:
             settings = settings.without(Known.FEATURES)
         if self.data.classes == 1:
             settings = settings.without(Known.LABEL)
+        shape = self.budget.domain(self.data.shape)
+        if not has_positions(shape):
+            settings = settings.without_positions()
         box = self.budget.transform is not None
         if box:
             settings = settings.in_box()

@@ -51,9 +51,9 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
             if other.source.name in run.tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
-            "half": min(last.restarts, default=None),
-            "full": last.all_calls,
-            "restarts": last.restarts,
+            "half": last.curve.rounds[-2] if last.curve and len(last.curve.rounds) > 1 else None,
+            "full": last.curve.rounds[-1] if last.curve else None,
+            "restarts": last.curve.restarts if last.curve else (),
             "fit": float(np.mean(steps)) if steps else None,
             "select_inputs": last.select_inputs,
         }

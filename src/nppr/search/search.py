@@ -10,7 +10,6 @@ Finished stages are kept in files, so that a resumed search does not fit them ag
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ from nppr.errors import NoFitDataError, NpprError
 from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
+from nppr.noise.structures import ANY, STATIONARY
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.search.fitting import (
     FitProgress,
@@ -41,7 +41,6 @@ from nppr.search.fitting import (
     unreadable_stage,
 )
 from nppr.search.learned_noise import LearnedNoise, build_distribution, law_of
-from nppr.search.scan_box import BoxScan, scan_box
 from nppr.search.search_record import (
     FAMILY,
     GIVEN,
@@ -52,6 +51,7 @@ from nppr.search.search_record import (
     LearnedNoiseRecord,
     ReferenceChoice,
     SearchConditions,
+    SearchCurve,
     SearchRecord,
     StageRecord,
 )
@@ -64,7 +64,9 @@ from nppr.search.selection import (
     candidates,
     diagnose,
     find_clean_inputs,
+    paired_gain,
 )
+from nppr.search.starts import KnownPoints, scan_box, scan_dictionary
 from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.system.records import UNREADABLE, add_prefix, take_prefix, write_record
@@ -74,7 +76,7 @@ FIT_INPUTS = 15_360
 fitted on few inputs do not carry over to others.
 """
 
-CLEAN_SHARE = 0.14
+CLEAN_SHARE = 0.07
 """Fit inputs over calls in a long search: more would cost more to predict than they add."""
 
 SELECT_INPUTS = 1250
@@ -87,6 +89,9 @@ SELECT_DRAWS = 2000
 """Draws of all inputs together that judge a candidate."""
 
 MOST_JUDGE_DRAWS = 16
+
+FLAT = 0.01
+"""Gain of a round on the select split below which a search ends: one percentage point."""
 
 START_BOUND = 1.0
 """Means of a parent are brought within this: tanh is 0.76 there, and one step of 0.6 turns most."""
@@ -132,7 +137,9 @@ class NoiseSearch:
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
     given: Sequence[LearnedNoise] = ()
-    scans: dict[float, BoxScan] = field(default_factory=dict)
+    scans: dict[float, KnownPoints] = field(default_factory=dict)
+    stationary: Distribution | None = None
+    """Stationary noise that was found, whose draws are starts of fixed patterns."""
     clean_calls: int = 0
     seen: IntArray | None = None
 
@@ -223,6 +230,9 @@ class NoiseSearch:
         for stage in stages:
             parents = [finished[parent] for parent in stage.parents]
             finished.append(self.complete(stage, parents, number))
+            family = stage.family
+            if family.structure == STATIONARY and not (family.dependency.knows or family.floor):
+                self.stationary = finished[-1].selected
             before = found[stage.parents[-1]] if parents else ()
             found.append((*before, finished[-1]))
         return found
@@ -234,60 +244,91 @@ class NoiseSearch:
         seed: int,
         file: Callable[[int], StateFile | None],
     ) -> FinishedStage:
-        """Try the restarts on half of the steps, continue the best on the other half, and choose."""
+        """Try the restarts for one round, continue the best until it is flat, and choose."""
         inputs, _ = self.find_inputs()
-        judge, each = self._judge(), stage.first_steps
-        tried: list[tuple[Candidate, FitState]] = []
+        judge = self._judge()
         before = self._judged(stage, parents, judge)
-        values = [candidate.value for candidate in before]
-        parent = parents[values.index(min(values))] if parents else None
-        if each and self.settings.walks:
-            for restart in range(stage.restarts):
-                own = (
-                    seed
-                    if not restart
-                    else derive_seed(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
-                )
-                made = start(stage, parent, inputs, self.shape, self.data.classes, own)
-                if not restart:
-                    scanned = self._scanned(stage, made, judge)
-                kept = file(restart)
-                state = self._fit(stage, made, each, own, kept)
-                if kept:
-                    kept.save(state, now=True)
-                law = copy.deepcopy(state.distribution).sharpened(Rule.LARGEST)
-                half = Candidate(f"{stage.name}, half of the calls", law, judge.of(law))
-                tried.append((half, state))
-        if not tried:
+        alike = [  # a stage cannot grow from noise of another structure
+            (candidate, parent)
+            for candidate, parent in zip(before, parents, strict=False)
+            if parent.fitted.family.structure == stage.family.structure
+        ]
+        known, parent = min(alike, key=lambda each: each[0].value) if alike else (None, None)
+        if not self.settings.walks:
             made = start(stage, parent, inputs, self.shape, self.data.classes, seed)
             state = self._fit(stage, made, stage.steps, seed, file(0))
-            return self._choose(stage, state, [], parents, before, judge)
+            return self._choose(stage, state, None, parents, before, judge)
+        tried: list[tuple[Candidate, FitState]] = []
+        scanned: list[Candidate] = []
+        for restart in range(stage.restarts):
+            own = derive_seed(seed, "fit/restart", restart, 0) & 0x7FFFFFFF if restart else seed
+            made = start(stage, parent, inputs, self.shape, self.data.classes, own)
+            if restart == stage.restarts - 1:
+                scanned = self._scanned(stage, made, judge)
+            state = self._fit(stage, made, stage.rounds[0], own, file(restart))
+            tried.append((self._judge_round(stage, state, judge), state))
         tried.sort(key=lambda each: each[0].value)
-        state = tried[0][1]
-        own = derive_seed(seed, "fit/second-half", 0, 0) & 0x7FFFFFFF
-        left = stage.steps - each * stage.restarts
-        last = self._fit(stage, state.distribution, left, own, file(stage.restarts))
-        last = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
-        halves = [each for each, _ in tried]
-        return self._choose(stage, last, halves, parents, before, judge, scanned)
+        best, state = tried[0]
+        rounds = [best.value]
+        for number, steps in enumerate(stage.rounds[1:], stage.restarts):
+            if known is not None and paired_gain(known, best) < FLAT:
+                break
+            own = derive_seed(seed, "fit/round", number, 0) & 0x7FFFFFFF
+            last = self._fit(stage, state.distribution, steps, own, file(number))
+            candidate = self._judge_round(stage, last, judge)
+            rounds.append(candidate.value)
+            known = best
+            if candidate.value < best.value:
+                best = candidate
+                state = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
+        found = SearchCurve(
+            restarts=tuple(each.value for each, _ in tried),
+            rounds=tuple(rounds),
+            calls=stage.calls_until(len(rounds)),
+            flat=known is not None and paired_gain(known, best) < FLAT,
+        )
+        return self._choose(stage, state, found, parents, before, judge, scanned)
+
+    def _judge_round(self, stage: Stage, state: FitState, judge: Judge) -> Candidate:
+        law = state.distribution.at_largest()
+        return Candidate(stage.name, law, judge.of(law))
 
     def _scanned(self, stage: Stage, made: Distribution, judge: Judge) -> list[Candidate]:
-        """Start a stage whose noise sees no features at the worst points of a scan of its box."""
-        if self.budget.transform is None or stage.family.dependency.sees_input:
+        """Start a stage whose noise sees no features at the worst known points, and judge those."""
+        box, family = self.budget.transform is not None, stage.family
+        fixed = (
+            family.structure == ANY and family.upsampler == "none" and self.settings.has_positions
+        )
+        if family.dependency.sees_input or not (box or fixed):
             return []
-        floor = stage.family.floor
+        floor = family.floor if box else 0.0
         if floor not in self.scans:
-            self.scans[floor] = scan_box(
-                self.classifier,
-                self.find_inputs()[0],
-                self.budget,
-                floor=floor,
-                most_calls=self.settings.calls,
-                seed=self.seed,
-            )
+            inputs, _ = self.find_inputs()
+            if box:
+                self.scans[floor] = scan_box(
+                    self.classifier,
+                    inputs,
+                    self.budget,
+                    floor=floor,
+                    most_calls=self.settings.calls,
+                    seed=self.seed,
+                )
+            else:
+                self.scans[floor] = scan_dictionary(
+                    self.classifier,
+                    inputs,
+                    self.budget,
+                    stationary=self.stationary,
+                    seed=self.seed,
+                )
             judge.calls += self.scans[floor].calls
         law = self.scans[floor].place(made.to(self.classifier.device))
-        return [Candidate(f"{stage.name}, scan", law, judge.of(law))]
+        if stage.recipe.bound is not None:
+            with torch.no_grad():
+                made.mixture.means.clamp_(-START_BOUND, START_BOUND)
+        return [
+            Candidate(f"{stage.name}, {'scan' if box else 'known pattern'}", law, judge.of(law))
+        ]
 
     def _fit(
         self, stage: Stage, made: Distribution, steps: int, seed: int, file: StateFile | None
@@ -335,7 +376,7 @@ class NoiseSearch:
         self,
         stage: Stage,
         state: FitState,
-        tried: Sequence[Candidate],
+        curve: SearchCurve | None,
         parents: Sequence[FinishedStage],
         before: Sequence[Candidate],
         judge: Judge,
@@ -343,16 +384,16 @@ class NoiseSearch:
     ) -> FinishedStage:
         """Choose the lowest on select: the fitted mixture, a variant of it, or a parent."""
         made, floor = state.distribution, stage.family.floor
-        if not self.settings.walks:
+        if curve is None:
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
-        edge = made.sharpened(Rule.LARGEST).at_edge()  # a search stays away from it, to turn
+        edge = made.at_largest().at_edge()  # a search stays away from it, to turn
         found = [
             *candidates(stage.name, made, judge),
             Candidate(f"{stage.name}, at the edge", edge, judge.of(edge)),
             *scanned,
         ]
-        own = [*found, *self._judged_given(stage, judge), *tried[:1]]
+        own = [*found, *self._judged_given(stage, judge)]
         winner = best(own, before)
         choice = None
         if floor == 0 and self.references:
@@ -363,13 +404,14 @@ class NoiseSearch:
                 select_values={FAMILY: winner.value, **noises},
             )
         for parent, candidate in zip(parents, before, strict=True):
-            if candidate is winner:
+            if candidate is winner and parent.fitted.family.structure == made.family.structure:
                 made = parent.fitted.with_floor(floor)
         values = {each.name: each.value for each in (*before, *own)}
         record = _record(stage, state, winner.name, made, values, judge.calls)
         record = record.model_copy(
             update={
-                "restarts": tuple(each.value for each in tried),
+                "curve": curve,
+                "fit_calls": curve.calls,
                 "all_calls": min(each.value for each in found),
                 "select_inputs": len(judge.inputs),
             }
@@ -462,7 +504,7 @@ def start(
             made = Distribution(stage.family, shape, classes, features)
             if made.features:
                 made.mixture.standardise(inputs.features)
-            if stage.recipe.scores:
+            if stage.recipe.scores and made.is_pattern:
                 made.narrow()  # answers give no direction for it, and the search sets its own spread
             return made
         law = _basis(parent).with_floor(stage.family.floor)
@@ -542,7 +584,7 @@ def _record(
 
 def _basis(parent: FinishedStage) -> Distribution:
     """Return what a child copies: the fitted mixture, or one component if it sees nothing."""
-    if parent.fitted.family.dependency.knows:
+    if parent.fitted.family.dependency.knows or not parent.fitted.is_pattern:
         return parent.fitted
     same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
     if only_component(parent.selected) is not None and same:

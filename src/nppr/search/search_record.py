@@ -134,6 +134,19 @@ class BudgetRecord(Record):
         return self.at(self.radius, self.text)
 
 
+class SearchCurve(Record):
+    """The values of a stage on the select split while it was searched."""
+
+    restarts: tuple[float, ...]
+    """After the first round of each restart, the lowest first."""
+    rounds: tuple[float, ...]
+    """After every round of the best restart."""
+    calls: int
+    """Calls of all restarts and rounds."""
+    flat: bool
+    """Whether the last round gained less than a percentage point; otherwise all calls were used."""
+
+
 class StageRecord(Record):
     """One stage of a search; `rung` is what its noise may depend on.
 
@@ -151,8 +164,8 @@ class StageRecord(Record):
     forward_calls: int
     loss: tuple[float, ...]
     running_pr: tuple[float, ...]
-    restarts: tuple[float, ...] = ()
-    """Select values of the restarts after half of the calls, the lowest first."""
+    curve: SearchCurve | None = None
+    """None for a fit of the paper's preset, which is not judged."""
     all_calls: float | None = None
     """Select value after all of the calls, of the best variant of what was fitted."""
     select_inputs: int = 0

@@ -33,10 +33,8 @@ FEWEST_STEPS = 40
 FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
-STEPS_PER_RESTART = 60
-"""Steps for which the first stage, from which all others start, is tried once more: 30 of them."""
-
-MOST_RESTARTS = 4
+RESTARTS, ROUNDS = 2, 3
+"""Restarts of a stage that take one round each, and rounds of the best of them."""
 
 FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
@@ -141,8 +139,8 @@ class SearchSettings:
     """
 
     family: Family = field(default_factory=Family)
-    floors: tuple[float, ...] = (0.0, 0.5)
-    calls: int = 92_160
+    floors: tuple[float, ...] = (0.0,)
+    calls: int = 215_040
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
     child_rate: float = 0.6
@@ -150,6 +148,8 @@ class SearchSettings:
     per_class: bool = True
     per_input_calls: int = 20
     preset: str = "nppr"
+    has_positions: bool = True
+    """Whether a perturbation has positions, as those of images and signals do: else it has no structure."""
     method: str = AUTO
     """By gradients of the classifier, by scores (its answers alone), or whichever it allows."""
 
@@ -208,6 +208,16 @@ class SearchSettings:
             self, family=self.family.with_(dependency=self.family.dependency.without(known))
         )
 
+    def without_positions(self) -> SearchSettings:
+        """Return settings for tables and transformations, whose noise has no structure."""
+        structure = STRUCTURES[self.family.structure]
+        if structure.needs_positions:
+            raise SpecError(
+                f"`structure` must be any for tables and transformations, got {structure.name!r}: they"
+                " have no positions. Leave out --structure."
+            )
+        return replace(self, has_positions=False)
+
     def in_box(self) -> SearchSettings:
         """Return settings for a transformation: short steps from the best points of a scan."""
         if not self.walks:
@@ -242,6 +252,7 @@ class SearchSettings:
         return tuple(
             AdmissibleSet(rung, structure.name)
             for structure in (asked.path if self.walks else (asked,))
+            if self.has_positions or not structure.needs_positions
             for rung in self.rungs
             if rung.is_fitted and rung in structure.rungs
         )
@@ -249,8 +260,11 @@ class SearchSettings:
     @property
     def sets(self) -> tuple[AdmissibleSet, ...]:
         """The sets that the search has a result for, floor by floor."""
+        structure = STRUCTURES[self.family.structure]
         own = [
-            AdmissibleSet(rung, self.family.structure) for rung in self.rungs if not rung.is_fitted
+            AdmissibleSet(rung, structure.name)
+            for rung in self.rungs
+            if not rung.is_fitted and rung in structure.rungs
         ]
         return tuple(
             replace(each, floor=floor)
@@ -272,7 +286,7 @@ class SearchSettings:
 def default_settings(
     family: Family | None = None,
     *,
-    floors: tuple[float, ...] = (0.0, 0.5),
+    floors: tuple[float, ...] = (0.0,),
     calls: int | None = None,
     seeds: int = 1,
     **recipe: Any,
@@ -337,9 +351,13 @@ def paper_settings(
 
 @dataclass(frozen=True)
 class Stage:
-    """One fit of the walk: a family, the stages it starts from, its recipe, steps and restarts.
+    """One fit of the walk: a family, its parents, its recipe, steps and restarts.
 
-    Half of the steps are divided among the restarts, and the best of them takes the other half.
+    Noise of a parent is in the set of the stage, so it may be kept. The stage starts from a parent of its
+    own structure.
+
+    The restarts take a round of steps each, and the best of them further rounds until one gains little.
+    `steps` are those of all restarts and rounds.
     """
 
     name: str
@@ -351,13 +369,24 @@ class Stage:
 
     @property
     def calls(self) -> int:
-        """Classifier calls of its steps."""
+        """Classifier calls of its steps, at most."""
         return self.steps * self.recipe.inputs * self.recipe.draws
 
     @property
-    def first_steps(self) -> int:
-        """Steps of each restart."""
-        return self.steps // (2 * self.restarts)
+    def rounds(self) -> tuple[int, ...]:
+        """Steps of every round; each restart takes those of the first.
+
+        >>> Stage("", Family(), (), Recipe(), steps=100, restarts=2).rounds
+        (25, 25, 25)
+        """
+        count = ROUNDS if self.restarts > 1 else 1
+        each = self.steps // (count + self.restarts - 1)
+        return (each,) * (count - 1) + (self.steps - each * (count + self.restarts - 2),)
+
+    def calls_until(self, rounds: int) -> int:
+        """Return the calls of all restarts and of this many rounds of the best."""
+        steps = (self.restarts - 1) * self.rounds[0] + sum(self.rounds[:rounds])
+        return steps * self.recipe.inputs * self.recipe.draws
 
 
 def walk(
@@ -379,16 +408,21 @@ def walk(
         steps = max(fewest, int(settings.calls * share) // settings.step_calls)
         for place, each in enumerate(order):
             own = family.with_(dependency=each.rung, structure=each.structure, floor=floor)
-            if settings.per_class and settings.walks and each.rung.sees_label:
+            structure = STRUCTURES[each.structure]
+            if structure.components and settings.walks:
+                own = own.with_(components=structure.components(shape))
+            elif settings.per_class and settings.walks and each.rung.sees_label:
                 own = own.with_(components=max(own.components, patterns))
             parents = []
             if settings.walks:
                 smaller = [replace(each, rung=rung) for rung in each.rung.path[-2:-1]]
-                parents = [places[one] for one in (*smaller, each) if one in places]
+                inner = [replace(each, structure=one.name) for one in structure.path[-2:-1]]
+                parents = [places[one] for one in (*inner, *smaller, each) if one in places]
             places[each] = len(stages)
             taken = _share(steps, place, len(order), growing=number > 0)
             name = each.label + (f", floor {floor:g}" if floor else "")
-            stages.append(make_stage(settings, name, own, taken, tuple(parents)))
+            first = not any(order[at % len(order)].structure == each.structure for at in parents)
+            stages.append(make_stage(settings, name, own, taken, tuple(parents), first=first))
     return tuple(stages)
 
 
@@ -406,21 +440,21 @@ def make_stage(
     The `first` stage of a search, by default one without parents, is tried more than once, and sees
     fewer inputs in each of more steps if its noise knows nothing. All others move by `child_rate`.
     """
-    recipe = replace(settings.recipe, **STRUCTURES[family.structure].recipe)
+    own = STRUCTURES[family.structure].recipe
+    recipe = replace(settings.recipe, **own)
     steps = steps * settings.step_calls // (recipe.inputs * recipe.draws)
     if family.floor == 1:
         steps = 0  # rho = 1 is Uniform noise: nothing to fit
-    stage = Stage(name, family, parents, recipe, steps)
+    stage = Stage(name, family, parents, recipe, steps, restarts=restarts_of(steps))
     if not settings.walks:
         return stage
     if not (not parents if first is None else first):
-        return replace(stage, recipe=replace(recipe, rate=settings.child_rate))
+        return replace(stage, recipe=replace(recipe, **{"rate": settings.child_rate, **own}))
     inputs = recipe.inputs if family.dependency.knows else min(FIRST_STEP_INPUTS, recipe.inputs)
     return replace(
         stage,
         recipe=replace(recipe, inputs=inputs),
         steps=steps * recipe.inputs // inputs,
-        restarts=restarts_of(steps),
     )
 
 
@@ -436,9 +470,9 @@ def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:
 
 
 def restarts_of(steps: int) -> int:
-    """Return how often the first stage is tried.
+    """Return how often a stage is tried: more than once if that leaves enough steps for each.
 
-    >>> restarts_of(60), restarts_of(120)
+    >>> restarts_of(39), restarts_of(40)
     (1, 2)
     """
-    return max(1, min(MOST_RESTARTS, steps // STEPS_PER_RESTART))
+    return RESTARTS if steps >= FEWEST_STEPS else 1

@@ -211,7 +211,12 @@ class Judge:
 
 
 def candidates(name: str, distribution: Distribution, judge: Judge) -> list[Candidate]:
-    """A fitted mixture and its sharpened variants, scored on select."""
+    """A fitted mixture and its sharpened variants, scored on select.
+
+    Noise with a latent vector per position has none: PR is not linear in the law of a position.
+    """
+    if not distribution.is_pattern:
+        return [Candidate(name, distribution, judge.of(distribution))]
     table, weights = judge.table(distribution), judge.weights(distribution)
     labels = judge.inputs.split.labels
     found = [Candidate(name, distribution, (weights * table).sum(1))]
@@ -229,6 +234,11 @@ def candidates(name: str, distribution: Distribution, judge: Judge) -> list[Cand
         rates = _cross_fitted(table, labels, distribution.classes, choose)
         found.append(Candidate(f"{name}, {rule}", sharp, rates))
     return found
+
+
+def paired_gain(before: Candidate, after: Candidate) -> float:
+    """Return by how much the value fell on the same select inputs."""
+    return float((before.rates - after.rates).mean())
 
 
 def best(own: Sequence[Candidate], parents: Sequence[Candidate]) -> Candidate:

@@ -24,6 +24,7 @@ from nppr.sources.attacks import CW, PGD, ClassicPGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
 from nppr.sources.scan import Scan
 from nppr.sources.universal import Universal  # isort: split
+from nppr.sources.patterns import Patterns  # isort: split
 
 from nppr.sources.noise_bound import Bound, share_error  # isort: split
 
@@ -33,7 +34,7 @@ from nppr.sources.stress import Stress
 __all__ = [
     "ALL", "CW", "JPEG", "NPPR", "PGD", "SOURCES", "AutoAttack", "Bound", "Brightness", "ClassicPGD",
     "Clean",
-    "Gaussian", "Guidance", "Laplace", "MotionBlur", "SaltAndPepper", "Scan", "Source", "Stress",
+    "Gaussian", "Guidance", "Laplace", "MotionBlur", "Patterns", "SaltAndPepper", "Scan", "Source", "Stress",
     "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
     "parse_sources", "references", "share_error", "sources_in", "split_search",
 ]  # fmt: skip

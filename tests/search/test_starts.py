@@ -12,7 +12,7 @@ from nppr.models import Classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
-from nppr.search.scan_box import scan_box
+from nppr.search.starts import scan_box
 from nppr.search.search_settings import default_settings
 from nppr.search.selection import find_clean_inputs
 

@@ -1,12 +1,15 @@
-"""Starts of a search in the box of a transformation: the worst of many parameters on fit inputs.
+"""Starts of a search: the worst of many known points on fit inputs.
 
-In few dimensions the value has many local minima and few places to look: a scan of the box finds the
-right one, and gradients go on from there.
+In the box of a transformation the value has many local minima and few places to look: a scan of the box
+finds the right one. Patterns of a dictionary and draws of stationary noise are such points for added
+noise. Gradients go on from there.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,6 +23,7 @@ from nppr.models import PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
 from nppr.search.selection import CleanInputs
+from nppr.sources.patterns import scan_patterns
 from nppr.sources.per_input_noise import latent_points
 
 POINTS_PER_DIMENSION = 65
@@ -27,25 +31,27 @@ MOST_POINTS = 257
 INPUTS = 256
 """Parameters and inputs of a scan, at most."""
 
+DRAWS = 64
+"""Draws of stationary noise that are tried as fixed patterns."""
+
+EDGE_MEAN = 3.0
+"""Latent means of a pattern: tanh is 0.995 there."""
+
 MARGIN_WEIGHT = 1e-6
 """Weight of the margin in a score: it decides where as many inputs are correct."""
 
 
 @dataclass(frozen=True, eq=False)
-class BoxScan:
-    """Points of the box as latent means `(G, P)`, and the score of each on every input `(G, N)`.
+class KnownPoints:
+    """Points as latent means `(G, D)`, and the score of each on every input `(G, N)`: low is worse.
 
-    A score is 1 for a correct answer and 0 for a wrong one, and a little less the larger the margin.
+    `calls` counts the forward passes that the scores took.
     """
 
     means: Tensor
     scores: Tensor
     labels: IntArray
-
-    @property
-    def calls(self) -> int:
-        """Forward passes that it took."""
-        return self.scores.numel()
+    calls: int
 
     def worst(self, count: int) -> Tensor:
         """The `count` points with the lowest mean score, the lowest first."""
@@ -53,7 +59,7 @@ class BoxScan:
 
     def worst_of_class(self, label: int) -> Tensor | None:
         """The point with the lowest mean score in a class, None where it has no input."""
-        own = torch.from_numpy(np.flatnonzero(self.labels == label))
+        own = torch.from_numpy(np.flatnonzero(self.labels == label)).to(self.scores.device)
         return self.means[self.scores[:, own].mean(1).argmin()] if len(own) else None
 
     @torch.no_grad()
@@ -85,10 +91,10 @@ def scan_box(
     floor: float,
     most_calls: int,
     seed: int,
-) -> BoxScan:
+) -> KnownPoints:
     """Classify some inputs at points all over the box, in at most `most_calls` forward passes.
 
-    With a floor every point is mixed with uniform parameters, as the noise is.
+    A score is 1 for a correct answer and 0 for a wrong one, and a little less the larger the margin. With a floor every point is mixed with uniform parameters, as the noise is.
     """
     assert budget.transform is not None
     shape = (len(budget.transform.box), 1, 1)
@@ -119,4 +125,37 @@ def scan_box(
                     correct - MARGIN_WEIGHT * margin(logits, labels).double().clamp(-1e3, 1e3)
                 )
             rows.append(torch.stack(found))
-    return BoxScan(means.to(device), torch.cat(rows, 1), some.split.labels)
+    scores = torch.cat(rows, 1)
+    return KnownPoints(means.to(device), scores, some.split.labels, scores.numel())
+
+
+def scan_dictionary(
+    classifier: PreparedClassifier,
+    inputs: CleanInputs[Fit],
+    budget: Budget,
+    *,
+    stationary: Distribution | None,
+    seed: int,
+) -> KnownPoints:
+    """Score the dictionary of patterns, and draws of stationary noise that was found, as fixed patterns."""
+    device = classifier.device
+    more: tuple[Tensor, ...] = ()
+    if stationary is not None:
+        draws = DrawBlock(seed, "fit/starts", (0,), 0, DRAWS, device, DRAWS)
+        label = torch.zeros(1, dtype=torch.int64, device=device)
+        with torch.inference_mode():
+            more = stationary.exact(stationary.sees(label), draws, budget)[0].clone().unbind()
+    with classifier.frozen() as models:
+        scan = scan_patterns(
+            models.fast,
+            inputs.split,
+            partial(inputs.batch, device=device),
+            budget,
+            seed=seed,
+            more=more,
+            quantise=classifier.quantise,
+        )
+    unit = budget.norm.steepest(scan.patterns) * math.sqrt(
+        scan.patterns[0].numel() if budget.norm.name == "l2" else 1
+    )
+    return KnownPoints(EDGE_MEAN * unit.flatten(1), scan.scores, scan.labels, scan.calls)
