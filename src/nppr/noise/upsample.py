@@ -215,10 +215,7 @@ class Stationary(Upsampler):
         self.length = choose_length(shape, family.correlation_length)
         outer = self.length // 2 + 1
         inner = self.length + 1 - outer
-        self.inner = self._convolution(SCORED_SCALE = 0.1
-"""Scale of a step in the linear filter of stationary noise, in a search without gradients."""
-
-LATENT_CHANNELS, HIDDEN_CHANNELS, inner)
+        self.inner = self._convolution(LATENT_CHANNELS, HIDDEN_CHANNELS, inner)
         self.outer = self._convolution(HIDDEN_CHANNELS, channels, outer)
         self.linear = self._convolution(LATENT_CHANNELS, channels, self.length)
 

@@ -36,7 +36,7 @@ from nppr.sources.learned import Learned
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""
 
-BETTER_BY = 1.0
+BETTER_BY = 2.0
 """Standard errors of the paired difference by which a child must be better than its parent."""
 
 DIAGNOSED = 32
