@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,11 @@ def test_settings_survive_json(made: SearchSettings) -> None:
     assert adapter.validate_json(adapter.dump_json(made)) == made
 
 
+def ladder(*args: Any, **settings: Any) -> SearchSettings:
+    """The settings of a search without the structures that need positions."""
+    return default_settings(*args, **settings).without_positions()
+
+
 WALKED = {
     "independent": ["independent"],
     "label": ["independent", "label"],
@@ -165,7 +171,7 @@ WALKED = {
 def test_the_walk_goes_through_nested_families_to_the_one_asked_for(
     dependency: Dependency,
 ) -> None:
-    stages = walk(default_settings(Family(dependency, components=3), floors=(0.25, 0.5)))
+    stages = walk(ladder(Family(dependency, components=3), floors=(0.25, 0.5)))
     names = WALKED[dependency.value]
     floors = [f"{name}, floor {floor}" for floor in (0.25, 0.5) for name in names]
     assert [stage.name for stage in stages] == floors
@@ -178,7 +184,7 @@ def test_the_walk_goes_through_nested_families_to_the_one_asked_for(
 def test_parents_are_the_rung_above_and_the_same_rung_of_the_floor_before(
     dependency: Dependency,
 ) -> None:
-    stages = walk(default_settings(Family(dependency), floors=(0.0, 0.5, 0.75)))
+    stages = walk(ladder(Family(dependency), floors=(0.0, 0.5, 0.75)))
     rungs = len(dependency.path)
     for number, stage in enumerate(stages):
         above = {number - 1} if number % rungs else set()
@@ -200,9 +206,7 @@ def test_the_calls_of_all_stages_are_those_of_the_search(
     dependency: Dependency, floors: tuple[float, ...], steps: int, more: int
 ) -> None:
     """Less than one step of each floor is left over."""
-    settings = default_settings(
-        Family(dependency), floors=floors, calls=64 * steps + more, inputs=64
-    )
+    settings = ladder(Family(dependency), floors=floors, calls=64 * steps + more, inputs=64)
     left = settings.total_calls - sum(stage.calls for stage in walk(settings))
     assert 0 <= left < 65 * len(floors)
 
@@ -211,7 +215,7 @@ def test_the_calls_of_all_stages_are_those_of_the_search(
 def test_noise_that_sees_the_label_has_a_component_for_every_class(
     components: int, expected: int
 ) -> None:
-    settings = default_settings(Family(Dependency.JOINT, components=components, label_dim=4))
+    settings = ladder(Family(Dependency.JOINT, components=components, label_dim=4))
     independent, label, joint = (
         stage.family for stage in walk(settings, 10, (3, 32, 32)) if not stage.family.floor
     )
@@ -225,33 +229,33 @@ def test_noise_that_sees_the_label_has_a_component_for_every_class(
 
 def test_a_thousand_large_classes_share_components() -> None:
     shape = (3, 224, 224)
-    *_, joint = walk(default_settings(floors=(0.0,)), 1000, shape)
+    *_, joint = walk(ladder(floors=(0.0,)), 1000, shape)
     assert 1 < joint.family.components < 1000
     assert joint.family.components * math.prod(shape) <= 2**25
-    *_, huge = walk(default_settings(floors=(0.0,)), 1000, (3, 4000, 4000))
+    *_, huge = walk(ladder(floors=(0.0,)), 1000, (3, 4000, 4000))
     assert huge.family.components == 1
 
 
 def test_without_the_label_there_is_one_component() -> None:
-    stages = walk(default_settings(Family(Dependency.INPUT)), 10, (1, 8, 8))
+    stages = walk(ladder(Family(Dependency.INPUT)), 10, (1, 8, 8))
     assert {stage.family.components for stage in stages} == {1}
 
 
 @pytest.mark.parametrize("dependency", FAMILIES)
 def test_with_floor_1_there_is_nothing_to_fit(dependency: Dependency) -> None:
-    stages = walk(default_settings(Family(dependency), floors=(0.5, 1.0)))
+    stages = walk(ladder(Family(dependency), floors=(0.5, 1.0)))
     rungs = len(dependency.path)
     assert [stage.steps > 0 for stage in stages] == [True] * rungs + [False] * rungs
 
 
 def test_every_stage_has_a_step_however_few_calls_there_are() -> None:
-    stages = walk(default_settings(calls=64, inputs=64))
+    stages = walk(ladder(calls=64, inputs=64))
     assert all(stage.steps >= 1 for stage in stages)
 
 
 @pytest.mark.parametrize("dependency", FAMILIES)
 def test_a_search_is_short_below_the_calls_it_needs(dependency: Dependency) -> None:
-    settings = default_settings(Family(dependency), floors=(0.0,), inputs=32, draws=2)
+    settings = ladder(Family(dependency), floors=(0.0,), inputs=32, draws=2)
     assert not settings.is_short
     needed = settings.needed_calls
     enough, short = replace(settings, calls=needed), replace(settings, calls=needed - 1)
@@ -262,7 +266,7 @@ def test_a_search_is_short_below_the_calls_it_needs(dependency: Dependency) -> N
 
 @pytest.mark.parametrize("dependency", FAMILIES)
 def test_rungs_are_those_of_the_walk_with_per_input_below(dependency: Dependency) -> None:
-    settings = default_settings(Family(dependency))
+    settings = ladder(Family(dependency))
     assert [rung.value for rung in settings.rungs] == [*WALKED[dependency.value], "per-input"]
     assert [rung.value for rung in replace(settings, per_input_calls=0).rungs] == WALKED[
         dependency.value

@@ -214,13 +214,13 @@ rates = arrays(np.float64, 20, elements=st.integers(0, 16).map(lambda n: n / 16)
 
 
 @given(rates, rates)
-def test_a_parent_stays_unless_a_child_is_better_beyond_one_standard_error(
+def test_a_parent_stays_unless_a_child_is_better_beyond_two_standard_errors(
     own: FloatArray, before: FloatArray
 ) -> None:
     child, parent = candidate(own, "child"), candidate(before, "parent")
     difference = own - before
     error = difference.std(ddof=1) / np.sqrt(len(own))
-    expected = child if difference.mean() < -error else parent
+    expected = child if difference.mean() < -2 * error else parent
     assert best([child], [parent]) is expected
     assert best([child], [parent]).value <= parent.value
 

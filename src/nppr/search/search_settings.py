@@ -445,9 +445,9 @@ def make_stage(
     steps = steps * settings.step_calls // (recipe.inputs * recipe.draws)
     if family.floor == 1:
         steps = 0  # rho = 1 is Uniform noise: nothing to fit
-    stage = Stage(name, family, parents, recipe, steps, restarts=restarts_of(steps))
     if not settings.walks:
-        return stage
+        return Stage(name, family, parents, recipe, steps)
+    stage = Stage(name, family, parents, recipe, steps, restarts=restarts_of(steps))
     if not (not parents if first is None else first):
         return replace(stage, recipe=replace(recipe, **{"rate": settings.child_rate, **own}))
     inputs = recipe.inputs if family.dependency.knows else min(FIRST_STEP_INPUTS, recipe.inputs)
