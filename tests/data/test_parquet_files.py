@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from data import layouts
-from nppr.data import load_data, parquet_files
-from nppr.data.parquet_files import read_columns
+from nppr.data import arrow_tables, load_data
+from nppr.data.arrow_tables import read_columns
 from nppr.errors import DataError
 from nppr.system import bounded
 from nppr.system.bounded import Limit, OversizeError
@@ -51,7 +51,7 @@ def memory_of_arrow(most: int) -> Iterator[None]:
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "ENCODED", 16 * MIB)
-    monkeypatch.setattr(parquet_files, "BATCH", 4 * MIB)
+    monkeypatch.setattr(arrow_tables, "BATCH", 4 * MIB)
 
 
 @pytest.mark.parametrize("repeated", [True, False], ids=["dictionary", "plain"])
@@ -67,7 +67,7 @@ def test_headers_state_what_pages_take(
     )  # fmt: skip
     with path.open("rb") as stream:
         metadata = pq.ParquetFile(path).metadata
-        found = parquet_files._page_sizes(stream, metadata, ["image", "label"])
+        found = arrow_tables._page_sizes(stream, metadata, ["image", "label"])
     groups = [metadata.row_group(number) for number in range(2)]
     total = sum(group.column(each).total_uncompressed_size for group in groups for each in range(3))
     assert len(found) > (6 if repeated else 24)
@@ -81,7 +81,7 @@ def test_batches_give_what_a_whole_read_gives(
 ) -> None:
     contents = [bytes([n]) * n for n in range(40)]
     path = written(tmp_path / "a.parquet", contents, groups=3)
-    monkeypatch.setattr(parquet_files, "MOST_ROWS", rows)
+    monkeypatch.setattr(arrow_tables, "MOST_ROWS", rows)
     found, taken = read_columns(path, ["label", "image"], SMALL)
     assert taken > 3 * sum(map(len, contents))
     assert [row["bytes"] for row in found["image"]] == contents * 3
@@ -185,7 +185,7 @@ def test_more_than_arrow_can_hold_in_one_batch(
     stored = layouts.pixels(60, side=12)
     contents = [layouts.encode(image) for image in stored]
     path = written(tmp_path / "a.parquet", contents, groups=2)
-    monkeypatch.setattr(parquet_files, "BATCH", 30_000)
+    monkeypatch.setattr(arrow_tables, "BATCH", 30_000)
     sizes: list[int] = []
     monkeypatch.setattr(Limit, "require", lambda _, size, __="": sizes.append(size))
     data = load_data(path)
@@ -200,4 +200,4 @@ def test_a_damaged_header_is_an_error_of_ours(tmp_path: Path, cut: bytes) -> Non
     path = tmp_path / "header"
     path.write_bytes(cut)
     with path.open("rb") as stream, pytest.raises(ValueError, match="page header"):
-        parquet_files._read_struct(stream)
+        arrow_tables._read_struct(stream)

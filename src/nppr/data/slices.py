@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from nppr.core.tally import BoolArray, IntArray
+from nppr.data.arrow_tables import read_columns
 from nppr.data.data_set import Data
 from nppr.data.file_trees import join_names
-from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
 from nppr.system.bounded import COLUMNS_LIMIT, OversizeError, read_text
 

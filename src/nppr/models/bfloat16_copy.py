@@ -1,7 +1,7 @@
 """A copy of a model that computes in 16-bit floats: half the time if the processor supports them.
 
-Its logits have small errors. It is used for screening (`nppr.models.screening`) and for rough
-gradients (`nppr.models.rough_gradients`), and only on request.
+Its logits have small errors. It is used on request only: for screening
+(`nppr.models.screening`) and for rough gradients (`with_rough_gradients`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from nppr.core.task import Task
 from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, reason_of, unknown
-from nppr.models.backend import Backend, run_backend
 from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
@@ -42,6 +41,40 @@ class Quirks:
 
     classes: int | None = None
     """Number of logits that it returns for an image; another number is an error."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A model of another library that has gradients and features, and can be attacked like a module.
+
+    It receives inputs after their layout and normalisation. A callable without these methods has no
+    gradients.
+    """
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return logits `(B, classes)` of inputs `(B, C, H, W)`."""
+
+    def gradient(self, x: Tensor, upstream: Tensor) -> Tensor:
+        """Return the gradient in `x` of the sum of `upstream * model(x)`, in the shape of `x`."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return features `(B, F)`, such as the input of the last layer."""
+
+
+class _RunBackend(torch.autograd.Function):
+    """Logits whose backward pass asks the backend for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, backend: Backend) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.backend = backend
+        return backend(x.detach())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.backend.gradient(x, upstream).to(x), None
 
 
 class Classifier:
@@ -77,7 +110,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.bfloat16_copy: nn.Module | None = None  # see `rough_gradients`
+        self.bfloat16_copy: nn.Module | None = None  # see `with_rough_gradients`
         self.quirks: Quirks | None = None  # None until the model is checked
         self.layout: Layout | None = None  # None until the data are known
         self.task: Task | None = None
@@ -180,7 +213,9 @@ class Classifier:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
             with contain_exits():
-                return self.model(x) if self.backend is None else run_backend(self.backend, x)
+                if self.backend is None:
+                    return self.model(x)
+                return _RunBackend.apply(x, self.backend)  # type: ignore[no-untyped-call]
         except (NpprError, MemoryError):
             raise
         except Exception as error:  # a user's model may fail in any way

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nppr.models.formats.fixed_input import FixedInputModel
+from nppr.models.formats.array_models import FixedInputModel
 
 
 @pytest.mark.parametrize("inputs", [1, 2, 3, 4, 7])
