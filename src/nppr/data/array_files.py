@@ -71,13 +71,8 @@ class _Header:
         return math.prod(self.shape) * self.kind.itemsize
 
 
-def _open(files: Files) -> SplitReaders:
-    """Open the splits of images in the file; pickled objects are refused."""
-    return open_arrays(files, as_images=True)
-
-
 def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
-    """Open the splits in the file, with arrays as they are stored or as images."""
+    """Open the splits in a `.npz`, with arrays as they are stored or as images; refuse pickles."""
     path = files.path
     stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
     suffixes = [stem[1:] for stem in stems if stem == "x" or stem.startswith("x_")]
@@ -154,7 +149,7 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
 
 NPZ_FILE = DataFormat(
     title="a .npz with x and y",
-    open_splits=_open,
+    open_splits=functools.partial(open_arrays, as_images=True),
     suffixes=(".npz",),
     open_arrays=open_arrays,
 )

@@ -183,7 +183,6 @@ def resize_data(data: Data, size: int | None) -> Data:
     """Resize all images to `size` by `size` pixels; None leaves them unchanged."""
     if size is None:
         return data
-
     return data.with_splits(lambda each: replace(each, images=ResizedImages(each.images, size)))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,12 +40,12 @@ class Slice:
 
 
 def with_slices(data: Data, path: str | Path | None) -> Data:
-    """Add the slices of a file to the data; without a file, return the data unchanged."""
-    return data if path is None else replace(data, slices=read_slices(path, data))
+    """Add the slices of a file, which has a value for every image of the evaluated set, to the data.
 
-
-def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
-    """Read the columns of a file, which has a value for every image of the evaluated set."""
+    Without a file, return the data unchanged.
+    """
+    if path is None:
+        return data
     path = Path(path)
     try:
         columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
@@ -74,7 +73,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
                 f"`slices` must have at most {MOST_VALUES} different values in a column, got"
                 f" {len(set(values)):,} in {name!r} of {str(path)!r}. Group them first."
             )
-    return columns
+    return replace(data, slices=columns)
 
 
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from nppr.core.tally import Evaluate, Fit, IntArray, Select
-from nppr.data.convert_arrays import sorted_note
+from nppr.data.class_order import sorted_note
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown

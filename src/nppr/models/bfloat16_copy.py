@@ -102,7 +102,13 @@ class Bfloat16Model(nn.Module):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.model = _copy_of(classifier).to(torch.bfloat16)
+        if classifier.module is None:
+            raise ClassifierError(
+                f"`engine` {BFLOAT16} needs a PyTorch module, got a plain function."
+                " Leave out --engine."
+            )
+        own = copy.deepcopy(classifier.module).eval().requires_grad_(False)
+        self.model = own.to(torch.bfloat16)
         self.channels_last = classifier.channels_last
         self.eval()
 
@@ -111,8 +117,7 @@ class Bfloat16Model(nn.Module):
         x = x.to(torch.bfloat16)
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self.model(x)
-        return logits.float()
+        return find_logits(self.model(x)).float()
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:
@@ -139,23 +144,3 @@ def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
         finally:
             torch.jit.enable_onednn_fusion(before)
     return frozen
-
-
-class _Logits(nn.Module):
-    """A model that returns its logits only."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map normalised inputs to logits."""
-        return find_logits(self.model(x))
-
-
-def _copy_of(classifier: Classifier) -> nn.Module:
-    if classifier.module is None:
-        raise ClassifierError(
-            f"`engine` {BFLOAT16} needs a PyTorch module, got a plain function. Leave out --engine."
-        )
-    return _Logits(copy.deepcopy(classifier.module).eval().requires_grad_(False)).eval()

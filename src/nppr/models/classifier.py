@@ -226,13 +226,6 @@ class Classifier:
                 f" {self.name!r} failed: {reason_of(error)}"
             ) from error
 
-    def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
-        if self.task is None:
-            return logits, y
-        targets = y if self.targets is None else self.targets.to(y.device)[y]
-        return self.task.to_classes(logits, targets)
-
     def normalised(self, x: Tensor) -> Tensor:
         """Return the model's inputs for inputs in [0, 1], with their layout and normalisation."""
         if self.layout is not None:
@@ -287,8 +280,9 @@ class FrozenClassifier:
         return gradient, logits.detach()
 
     def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits and labels; a task has the classes incorrect and correct."""
-        return self.classifier.to_classes(logits, y)
+        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
+        task = self.classifier.task
+        return (logits, y) if task is None else task.to_classes(logits, self.targets(y))
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the loss that attacks maximise, `(B,)`: cross-entropy, or minus the score of a task.
@@ -319,8 +313,7 @@ class FrozenClassifier:
             inputs = self.classifier.normalised(quantised(x) if self.quantise else x)
             return backend.features(inputs.detach()).flatten(1), self.logits(x)
         with _recorded_features(self.classifier.module, layer) as seen:
-            self.calls += len(x)
-            logits = self.classifier.forward(quantised(x) if self.quantise else x)
+            logits = self.logits(x)
         if not seen or len(seen[-1]) != len(x):
             where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
             raise ClassifierError(
@@ -412,20 +405,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def find_logits(output: Any) -> Tensor:
-    """Find the logits in a tensor, in `output.logits` or in `output["logits"]`."""
-    if isinstance(output, Tensor):
-        return _require_numbers(output)
+    """Find the logits, real numbers in memory: a tensor, `output.logits` or `output["logits"]`."""
     found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
-    if isinstance(found, Tensor):
-        return _require_numbers(found)
-    raise ClassifierError(
-        "`model` must return a tensor, or carry one as .logits or ['logits'],"
-        f" got {type(output).__name__}."
-    )
-
-
-def _require_numbers(logits: Tensor) -> Tensor:
-    """Return the logits, or raise `ClassifierError` unless they are real numbers in memory."""
+    logits = output if isinstance(output, Tensor) else found
+    if not isinstance(logits, Tensor):
+        raise ClassifierError(
+            "`model` must return a tensor, or carry one as .logits or ['logits'],"
+            f" got {type(output).__name__}."
+        )
     if logits.layout is not torch.strided:
         got, fix = "a sparse tensor", "Return logits.to_dense()"
     elif logits.is_complex():

@@ -87,7 +87,10 @@ def _load_named(
         found = _with_weights(found, request.weights, request.name)
     own = Path(model) if known.startswith(".") else None
     file = own or found.weights
-    digest = None if file is None else _sha256(file)
+    digest = None
+    if file is not None:
+        with open(file, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
     return Classifier(
         found.model,
         mean=mean if mean is not None else found.mean,
@@ -98,11 +101,6 @@ def _load_named(
         weights=None if request.weights is None else Path(request.weights).name,
         weights_sha256=digest,
     )
-
-
-def _sha256(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _with_weights(found: LoadedModel, path: str | Path, name: str) -> LoadedModel:

@@ -258,9 +258,12 @@ def _fastest(
                 warnings.simplefilter("ignore")
                 candidate = change(best)
                 true = true or _answers(original, probe)
-                kept = _agree(_answers(candidate, probe), true) and (
-                    _faster(candidate, best, probe) if given is None else name in given
-                )
+                kept = _agree(_answers(candidate, probe), true)
+                if given is not None:
+                    kept = kept and name in given
+                elif kept:
+                    ours, theirs = _seconds([candidate, best], probe)
+                    kept = ours * GAIN < theirs
         except Exception as error:  # a user's model may fail in any way: it then runs as it is
             logger.debug("%s does not run %s: %s", original.name, name, error)
             continue
@@ -292,7 +295,7 @@ def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClas
         ) from error
     with frozen(prepared.fast) as model:
         both = [partial(screening.logits, model, some, len(some)), partial(model.logits, some)]
-        ours, theirs = _best_times(both, least=3, most=20, enough=0.24)
+        ours, theirs = _best_times(both)
     screening = replace(screening, cost=ours / theirs)
     speed = prepared.eager_images_per_second / screening.share_of_time
     return replace(prepared, screening=screening, images_per_second=speed)
@@ -348,25 +351,24 @@ def _agree(
     )
 
 
-def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
-    """Whether a variant is faster by more than timing noise."""
-    ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
-    return ours * GAIN < theirs
-
-
 def _seconds(
-    classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
+    classifiers: Sequence[Classifier],
+    x: Tensor,
+    *,
+    least: int = 3,
+    most: int = 20,
+    enough: float = 0.24,
 ) -> list[float]:
     """Return the best time of a forward pass of each classifier; see `_best_times`."""
     with contextlib.ExitStack() as stack:
         models = [stack.enter_context(frozen(each)) for each in classifiers]
         passes = [partial(model.logits, x) for model in models]
-        return _best_times(passes, least=least, most=most, enough=enough)
+        return _best_times(passes, least, most, enough)
 
 
 @torch.inference_mode()
 def _best_times(
-    passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+    passes: Sequence[Callable[[], Tensor]], least: int = 3, most: int = 20, enough: float = 0.24
 ) -> list[float]:
     """Return the best time of each pass; they take turns, so that all run under the same load.
 
