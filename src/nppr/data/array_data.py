@@ -46,16 +46,14 @@ def from_arrays(
 ) -> Data:
     """Make data from images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
 
-    8-bit images, images `(N, H, W, C)` and labels that are words are converted if that is
-    unambiguous.
+    8-bit images, images `(N, H, W, C)` and words as labels are converted if that is unambiguous.
 
     With `input_range`, inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
     number or one per feature. With a `task`, the labels are its targets `(N, ...)`.
 
     If the labels do not show all classes, `classes` or `class_names` state their number. `shares`
-    are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
-    sources that need no fit. The division is fixed: it does not depend on the seed of an
-    assessment.
+    are those of the fit and the select split; `shares=(0, 0)` evaluates everything, for sources
+    that need no fit. The division does not depend on the seed of an assessment.
     """
     notes: list[str] = []
     x = _to_tensor(images)

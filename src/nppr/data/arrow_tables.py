@@ -81,10 +81,7 @@ UNPACKED, PACKED = 2, 3
 
 @dataclass(frozen=True, eq=False)
 class ArrowImages(EncodedImages):
-    """Encoded images of a column; if a row has only a path, that file is read.
-
-    The file must be in `folder`; without a folder, rows must contain their images.
-    """
+    """Encoded images of a column; a row may have only the path of a file in `folder`, if any."""
 
     column: Sequence[Any]
     origin: str

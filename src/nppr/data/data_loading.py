@@ -56,9 +56,9 @@ def load_data(
 ) -> Data:
     """Load data from a name, a file or folder, `hf:NAME`, a pair of arrays, a Dataset or `Data`.
 
-    If the data set has several splits, `split` names the one to evaluate. `resize` makes all images
-    that many pixels high and wide. With an `input_range`, arrays in memory and in a `.npz` may have
-    any shape. A `task` judges the answers to a pair `(inputs, targets)`.
+    Of several splits, `split` names the one to evaluate. `resize` makes all images that many pixels
+    high and wide. With an `input_range`, arrays may have any shape. A `task` judges the answers to
+    a pair `(inputs, targets)`.
 
     >>> load_data("digits").classes
     10

@@ -40,10 +40,7 @@ class Slice:
 
 
 def with_slices(data: Data, path: str | Path | None) -> Data:
-    """Add the slices of a file, which has a value for every image of the evaluated set, to the data.
-
-    Without a file, return the data unchanged.
-    """
+    """Add the slices of a file, if any, which has a value for every image of the evaluated set."""
     if path is None:
         return data
     path = Path(path)

@@ -51,10 +51,9 @@ class DatasetImages:
 def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = None) -> Data:
     """Read pairs (image, label); a loader's data set is read in its order, without batches.
 
-    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. Reading
-    the labels of a map-style data set takes one pass over its images, which are not kept. A data
-    set that can only be iterated is kept in memory, in 8 bits if its images are 8-bit and not
-    resized.
+    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. One pass
+    reads the labels of a map-style data set; its images are not kept. A data set that can only be
+    iterated is kept in memory, in 8 bits if its images are 8-bit and not resized.
     """
     dataset = source.dataset if isinstance(source, DataLoader) else source
     streamed = isinstance(dataset, IterableDataset)

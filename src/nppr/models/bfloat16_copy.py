@@ -86,10 +86,7 @@ def _name_of(node: torch.Node) -> str:
 
 @contextmanager
 def _one_path() -> Iterator[None]:
-    """Make tracing fail if the path through a model could depend on the inputs.
-
-    Shape checks inside PyTorch layers do not depend on the data and are ignored.
-    """
+    """Make tracing fail if the path outside PyTorch's layers could depend on the inputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", TracerWarning)

@@ -35,10 +35,8 @@ class Quirks:
 
     in_place: bool = False
     """It overwrites its input, so it receives a copy."""
-
     needs_two: bool = False
     """It drops dimensions of size one, so it receives at least two images."""
-
     classes: int | None = None
     """Number of logits that it returns for an image; another number is an error."""
 
@@ -47,8 +45,7 @@ class Quirks:
 class Backend(Protocol):
     """A model of another library that has gradients and features, and can be attacked like a module.
 
-    It receives inputs after their layout and normalisation. A callable without these methods has no
-    gradients.
+    It receives inputs after their layout and normalisation.
     """
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -240,8 +237,7 @@ class Classifier:
 class FrozenClassifier:
     """A classifier in eval mode; `calls` counts the images it classified.
 
-    With `quantise`, the model sees 8-bit images, and gradients are taken at the 8-bit image: a
-    source then tries exactly what is measured.
+    With `quantise`, the model sees, and gradients are taken at, the 8-bit images that are measured.
     """
 
     def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
@@ -259,8 +255,7 @@ class FrozenClassifier:
     ) -> tuple[Tensor, Tensor]:
         """Return the gradient in `x` of the sum of `loss(logits)`, and the logits.
 
-        Parameters get no gradients. `rough` gradients may come from the faster copy in 16-bit
-        floats.
+        `rough` gradients may come from the faster copy in 16-bit floats.
         """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()
@@ -362,10 +357,7 @@ def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[
 
 
 def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
-    """Raise `ClassifierError` unless the model returns `classes` finite logits for inputs like `x`.
-
-    Return the special handling that the model needs.
-    """
+    """Require `classes` finite logits for inputs like `x`; return the handling that the model needs."""
     pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
     with frozen(classifier) as model, torch.no_grad():
         seen = pair.clone()

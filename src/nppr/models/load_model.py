@@ -34,10 +34,9 @@ def load_classifier(
 ) -> Classifier:
     """Load a model by name, file or Python code, or wrap an object.
 
-    `mean` and `std` override the normalisation that comes with the weights. A network of the zoo
-    uses the weights shipped with nppr unless others are given; with `weights="random"` it is
-    untrained. Classes and channels that neither the caller nor the weights state are taken from
-    `data`. `features` names the layer whose output counts as features.
+    `mean` and `std` override the normalisation of the weights. A network of the zoo uses the weights
+    shipped with nppr unless others are given; with `weights="random"` it is untrained. `data` state
+    classes and channels if nothing else does. `features` names the layer whose output are features.
     """
     if classes is not None and classes < 2:
         raise SpecError(f"`classes` must be a whole number >= 2, got {classes}.")

@@ -22,11 +22,8 @@ class ModelRequest:
 
     @property
     def outputs(self) -> int | None:
-        """The number of classes that a network must have, or None if it has trained weights.
-
-        A library that receives a number of classes replaces the trained last layer by a random one.
-        """
-        if self.weights is None:
+        """The number of classes that a network must have, or None if it has trained weights."""
+        if self.weights is None:  # a library would replace the trained last layer by a random one
             return None
         return self.classes or (self.data.classes if self.data else None)
 

@@ -77,8 +77,7 @@ class FrozenPair:
 class PreparedClassifier:
     """A classifier that is ready to measure.
 
-    `original` is the model as it was given. `fast` gives the same answers and classifies the
-    images; `original` settles decisions that are too close to call (see `measure`).
+    `fast` classifies; `original`, the model as given, settles decisions too close to call.
     """
 
     original: Classifier
@@ -124,8 +123,7 @@ def prepare(
 ) -> PreparedClassifier:
     """Check the classifier on `probe` inputs `(B, C, H, W)`, then find speed-ups and micro-batch.
 
-    Both can be given; a resumed run repeats its earlier ones. The engine `bfloat16` adds a copy for
-    screening, or raises `ClassifierError` with the reason why that is impossible.
+    Both can be given. The engine `bfloat16` adds a copy for screening, or raises `ClassifierError`.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -152,10 +150,9 @@ def prepare(
 def prepare_for_search(
     prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
 ) -> PreparedClassifier:
-    """Return the variant for searches, whose speed-ups and micro-batch do not depend on timing.
+    """Return the variant for searches, without screening if `exact`.
 
-    So a fit rounds the same way in every run. The model is not checked again. With `exact`, the
-    variant has no copy for screening.
+    Its speed-ups and micro-batch do not depend on timing, so a fit rounds the same in every run.
     """
     original, probe = prepared.original, probe.to(prepared.device)
     wanted = fit_micro_batch(probe)
@@ -372,7 +369,7 @@ def _best_times(
 ) -> list[float]:
     """Return the best time of each pass; they take turns, so that all run under the same load.
 
-    There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
+    From `least` to `most` turns, until the first pass has run for `enough` seconds.
     """
     times: list[list[float]] = [[] for _ in passes]
     for once in passes:
@@ -393,8 +390,7 @@ def _best_micro_batch(
 ) -> tuple[int, float]:
     """Return the smallest micro-batch within 3 % of the best speed, and images per second there.
 
-    The search ends at a slow size, or if two sizes in a row gain nothing. A given size, or the
-    smallest one tried, is halved until it fits into memory.
+    The search ends at a slow size, or if two in a row gain nothing. A given size is only fitted.
     """
     if given is not None:
         return _fitting(classifier, probe, given)

@@ -92,8 +92,7 @@ def calibrate(
 ) -> ScreeningCopy:
     """Find the width of the band for a copy, on a probe `(B, C, H, W)` with uniform noise.
 
-    The error of an image is the largest error of a difference between its top logit and another
-    one.
+    The error of an image is the largest one of a difference between its top logit and another.
     """
     noise = torch.Generator().manual_seed(0)
     errors, gaps = [], []

@@ -21,8 +21,7 @@ from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 def load_hugging_face(wanted: ModelRequest) -> LoadedModel:
     """Load an image classifier of transformers, by name or from a local folder (extra `hf`).
 
-    It includes its weights and classes. Weights are read from safetensors only, and no code from
-    the repository is run.
+    Weights are read from safetensors only, and no code from the repository is run.
     """
     name = wanted.name
     transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")

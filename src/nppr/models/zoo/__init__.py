@@ -21,9 +21,9 @@ __all__ = ["ZOO", "Architecture", "Stem", "shipped_weights"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """How to build a network; `stems` states whether it can have either stem."""
+    """`make(classes, channels)` builds a network; with `stems`, a third argument is its stem."""
 
-    make: Callable[[int, int, Stem], nn.Module]
+    make: Callable[..., nn.Module]
     stems: bool = False
 
     def build(self, classes: int, channels: int, stem: str | None = None) -> nn.Module:
@@ -36,20 +36,20 @@ class Architecture:
             raise SpecError(f"`stem` must be left out for a network of one form, got {stem!r}.")
         if stem is not None and stem not in list(Stem):
             raise unknown("stem", stem, [known.value for known in Stem])
-        return self.make(classes, channels, Stem(stem or Stem.IMAGENET))
-
-
-def _cifar_resnet(depth: int) -> Architecture:
-    return Architecture(lambda classes, channels, _: CifarResNet(depth, classes, channels))
+        stems = [Stem(stem or Stem.IMAGENET)] if self.stems else []
+        return self.make(classes, channels, *stems)
 
 
 ZOO: dict[str, Architecture] = {
-    "digits-cnn": Architecture(lambda classes, channels, _: DigitsCNN(classes, channels)),
+    "digits-cnn": Architecture(DigitsCNN),
     "resnet18": Architecture(partial(ResNet, (2, 2, 2, 2)), stems=True),
     "resnet50": Architecture(partial(ResNet, (3, 4, 6, 3), wide=1), stems=True),
     "wide_resnet50_2": Architecture(partial(ResNet, (3, 4, 6, 3), wide=2), stems=True),
     "vgg16": Architecture(VGG16, stems=True),
-    **{f"resnet{depth}": _cifar_resnet(depth) for depth in (20, 32, 44, 56, 110)},
+    **{
+        f"resnet{depth}": Architecture(partial(CifarResNet, depth))
+        for depth in (20, 32, 44, 56, 110)
+    },
 }
 
 
