@@ -87,13 +87,18 @@ class PreparedClassifier:
     micro_batch: int
     speedups: tuple[str, ...]
     """The changes that made `fast`, from `SPEEDUPS`."""
-    images_per_second: float
     eager_images_per_second: float
     """Speed without screening."""
     screening: ScreeningCopy | None = None
     """A copy in 16-bit floats that takes clear decisions instead of `fast`."""
     quantise: bool = False
     """Whether perturbed inputs are rounded to 8 bits before the model sees them."""
+
+    @property
+    def images_per_second(self) -> float:
+        """Speed with screening, if there is any."""
+        share = 1.0 if self.screening is None else self.screening.share_of_time
+        return self.eager_images_per_second / share
 
     @property
     def engine(self) -> str:
@@ -143,7 +148,7 @@ def prepare(
         size, _ = _fitting(original, probe, micro_batch or 64)
         fast, found = _fastest(original, _repeat(probe, size), speedups)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
-        prepared = PreparedClassifier(original, fast, classes, place, size, found, eager, eager)
+        prepared = PreparedClassifier(original, fast, classes, place, size, found, eager)
         return prepared if engine == EAGER else _with_screening(prepared, probe)
 
 
@@ -162,14 +167,12 @@ def prepare_for_search(
         size, speed = _fitting(fast, probe, wanted)
         fixed = replace(
             prepared, fast=fast, speedups=speedups, micro_batch=size, screening=None,
-            images_per_second=speed, eager_images_per_second=speed,
+            eager_images_per_second=speed,
         )  # fmt: skip
-        if exact or prepared.screening is None:
-            return fixed
-        try:
-            return _with_screening(fixed, probe)
-        except ClassifierError:
-            return fixed
+        if prepared.screening is not None and not exact:
+            with contextlib.suppress(ClassifierError):
+                return _with_screening(fixed, probe)
+        return fixed
 
 
 def fit_micro_batch(probe: Tensor) -> int:
@@ -232,12 +235,11 @@ def usable_device(device: str | torch.device | None) -> torch.device:
 
 
 def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
-    if device is not None:
-        return usable_device(device)
-    if classifier.module is None or classifier.device != torch.get_default_device():
+    default = torch.get_default_device()
+    if device is None and (classifier.module is None or classifier.device != default):
         # A plain callable, or a model that the caller placed on a device, stays there.
-        return classifier.device or torch.get_default_device()
-    return usable_device(None)
+        return classifier.device or default
+    return usable_device(device)
 
 
 def _fastest(
@@ -270,7 +272,7 @@ def _fastest(
 
 
 def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClassifier:
-    """Add a copy in 16-bit floats that takes clear decisions, and measure the resulting speed."""
+    """Add a copy in 16-bit floats that takes clear decisions, and measure its cost."""
     if prepared.original.task is not None:
         raise ClassifierError(
             f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
@@ -293,9 +295,7 @@ def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClas
     with frozen(prepared.fast) as model:
         both = [partial(screening.logits, model, some, len(some)), partial(model.logits, some)]
         ours, theirs = _best_times(both)
-    screening = replace(screening, cost=ours / theirs)
-    speed = prepared.eager_images_per_second / screening.share_of_time
-    return replace(prepared, screening=screening, images_per_second=speed)
+    return replace(prepared, screening=replace(screening, cost=ours / theirs))
 
 
 def _folded(classifier: Classifier) -> Classifier:

@@ -70,7 +70,7 @@ class ScreeningCopy:
     unclear: float
     """Share of images of the probe with such a margin."""
     cost: float = 0.0
-    """Share of probe images with such a margin."""
+    """Time of the copy, as a share of the time of the model."""
 
     @property
     def share_of_time(self) -> float:
