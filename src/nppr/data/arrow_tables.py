@@ -81,7 +81,7 @@ UNPACKED, PACKED = 2, 3
 
 @dataclass(frozen=True, eq=False)
 class ArrowImages(EncodedImages):
-    """Encoded images of a column; a row may have only the path of a file in `folder`, if any."""
+    """Encoded images of a column; a row may instead name a file in `folder`, if there is one."""
 
     column: Sequence[Any]
     origin: str

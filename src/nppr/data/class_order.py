@@ -61,7 +61,7 @@ def fit_classes(data: Data, outputs: int) -> Data:
 
 
 def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
-    """Number every class by the position of its name in `order`, which may name more, or in a file."""
+    """Number each class by the position of its name in `order` or that file, which may name more."""
     given = read_class_order(order) if isinstance(order, str | Path) else order
     names = _ordered(given)
     places = {name: place for place, name in enumerate(names)}

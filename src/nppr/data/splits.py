@@ -108,7 +108,7 @@ def divide(
     shares: tuple[float, float] = THREE_WAY,
     targets: Tensor | None = None,
 ) -> Data:
-    """Divide images into fit and select, and evaluate those held out, or what `shares` leave."""
+    """Divide images into fit and select; evaluate those held out, or else what `shares` leave."""
     images, labels = learn
     if held_out is None:
         fit, select, evaluate = three_way(labels, shares)

@@ -106,7 +106,9 @@ def load_onnx(path: str | Path) -> FixedInputModel:
 
 
 def _classes_of(wanted: ModelRequest) -> dict[str, int]:
-    return {} if wanted.outputs is None else {"num_classes": wanted.outputs}
+    """Return the number of classes, which would replace a trained last layer by a random one."""
+    classes = wanted.classes or (wanted.data.classes if wanted.data else None)
+    return {} if wanted.weights is None or classes is None else {"num_classes": classes}
 
 
 def _library(module: str, prefix: str, need: str) -> Any:
