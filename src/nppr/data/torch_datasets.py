@@ -67,7 +67,11 @@ def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = No
             rows.append(row if resize is None else frame.stack([row])[0])
         elif position < REPEATED:
             again = _fit_frame(_item(dataset, position)[0], frame, position)
-            _check_same(row, again, position)
+            if row.dtype != again.dtype or not torch.equal(row.nan_to_num(), again.nan_to_num()):
+                raise DataError(
+                    "`data` must give the same image every time, got another one for item"
+                    f" {position}. Leave random augmentation out."
+                )
     if frame is None:
         raise DataError("`data` must hold at least one input, got an empty Dataset.")
     images: Images = DatasetImages(dataset, frame, len(labels))
@@ -147,11 +151,3 @@ def _to_pixels(image: Any, channels: int, where: str) -> Tensor:
             f" got {type(image).__name__} in {where}."
         )
     return torch.from_numpy(np.ascontiguousarray(channels_first(image[None], where)[0]))
-
-
-def _check_same(first: Tensor, again: Tensor, position: int) -> None:
-    if first.dtype != again.dtype or not torch.equal(first.nan_to_num(), again.nan_to_num()):
-        raise DataError(
-            f"`data` must give the same image every time, got another one for item {position}."
-            " Leave random augmentation out."
-        )

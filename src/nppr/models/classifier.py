@@ -234,16 +234,16 @@ class Classifier:
         return x
 
 
+@dataclass(eq=False)
 class FrozenClassifier:
     """A classifier in eval mode; `calls` counts the images it classified.
 
     With `quantise`, the model sees, and gradients are taken at, the 8-bit images that are measured.
     """
 
-    def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
-        self.classifier = classifier
-        self.quantise = quantise
-        self.calls = 0
+    classifier: Classifier
+    quantise: bool = False
+    calls: int = 0
 
     def logits(self, x: Tensor) -> Tensor:
         """Classify `(B, C, H, W)` in [0, 1]: logits `(B, classes)`, differentiable if the model is."""

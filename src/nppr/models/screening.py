@@ -134,13 +134,13 @@ def audit_share(inputs: int, draws: int) -> float:
     return 0.0 if wide or share > MOST_SHARE else share
 
 
+@dataclass(frozen=True, eq=False)
 class Screen:
     """The copy and the model together; the model repeats a `share` of the copy's decisions."""
 
-    def __init__(self, copy: ScreeningCopy, model: FrozenClassifier, share: float) -> None:
-        self.copy = copy
-        self.model = model
-        self.share = share
+    copy: ScreeningCopy
+    model: FrozenClassifier
+    share: float
 
     def logits(self, x: Tensor, y: Tensor, coins: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Return logits `(N, classes)` of labelled images, in micro-batches of `size`, and the audit.
