@@ -82,7 +82,6 @@ class PreparedClassifier:
 
     original: Classifier
     fast: Classifier
-    classes: int
     device: torch.device
     micro_batch: int
     speedups: tuple[str, ...]
@@ -148,7 +147,7 @@ def prepare(
         size, _ = _fitting(original, probe, micro_batch or 64)
         fast, found = _fastest(original, _repeat(probe, size), speedups)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
-        prepared = PreparedClassifier(original, fast, classes, place, size, found, eager)
+        prepared = PreparedClassifier(original, fast, place, size, found, eager)
         return prepared if engine == EAGER else _with_screening(prepared, probe)
 
 
