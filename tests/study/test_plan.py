@@ -318,7 +318,7 @@ def test_work_with_a_classifier_trained_here_needs_its_training() -> None:
 
 def test_workers_use_the_kind_of_device_that_was_planned_with() -> None:
     for node in planned().nodes.values():
-        assert node.work.device == node.identity["device"]
+        assert node.work.device == node.work.identity()["device"]
 
 
 def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:

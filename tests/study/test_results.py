@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nppr.study.orders import Orders, Pair
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
 from nppr.study.study_output import write_study
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import Orders, Pair, StudyRecord
 from nppr.study.table_layout import make_table
 from study.toys import toy
 

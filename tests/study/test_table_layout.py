@@ -9,8 +9,7 @@ import pytest
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError
-from nppr.study.chains import Chain
-from nppr.study.graph import StudyCell
+from nppr.study.graph import Chain, StudyCell
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
 from nppr.study.study_records import StudyRecord

@@ -15,8 +15,19 @@ from nppr.noise.rungs import Dependency
 from nppr.run.resolve import choose_train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
-from nppr.study.chains import Chain, Member, add_walked, find_parents
-from nppr.study.graph import FitWork, Graph, MeasureWork, Node, NodeWork, StudyCell, TrainWork
+from nppr.study.graph import (
+    Chain,
+    FitWork,
+    Graph,
+    MeasureWork,
+    Member,
+    Node,
+    NodeWork,
+    StudyCell,
+    TrainWork,
+    add_walked,
+    find_parents,
+)
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
@@ -109,9 +120,12 @@ class _Planner:
 
     def add_learned_cells(self, grid: Grid) -> None:
         """Add measurements of fitted noise at every radius, on every target, with every seed."""
+        draws = grid.draws or self.study.measure.draws
         for chain, member in self._wanted_fits(grid):
             radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
-            family = chain.family(member.fitted)
+            family, fit = chain.family(member.fitted), self.fits[chain, member.fitted]
+            calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
+            label = f"{', per-input from' if calls else ' of'} {fit.label}"
             place = Place(
                 source=NPPR,
                 classifier=self.models[chain.classifier].label,
@@ -127,8 +141,16 @@ class _Planner:
             )
             targets = self._targets(grid, chain.classifier)
             for target, radius, seed in product(targets, radii, grid.seeds):
-                budget = Budget.parse(chain.norm, radius)
-                self._measure_noise(grid, target, budget, seed, place, chain, member)
+                model, budget = self.models[target], Budget.parse(chain.norm, radius)
+                work = MeasureWork(
+                    **self._noise_settings(model, chain, member.fitted),
+                    budget=budget,
+                    settings=self._measure_settings(draws, seed),
+                    fit=fit.hash,
+                    per_input_calls=calls,
+                )
+                passes = model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL)
+                self._add_cell(grid, model, work, budget, place, passes, label, chain)
 
     def add_source_cells(self, grid: Grid) -> None:
         """Add measurements of the sources that are not learned."""
@@ -136,7 +158,19 @@ class _Planner:
         for name, text, norm, radius, seed in product(
             self._classifiers(grid), grid.sources, grid.norms, radii, grid.seeds
         ):
-            self._measure_source(grid, name, Budget.parse(norm, radius), seed, text)
+            model, budget = self.models[name], Budget.parse(norm, radius)
+            (source,) = parse_sources(text, budget)
+            draws = source.fixed_draws or grid.draws or self.study.measure.draws
+            work = MeasureWork(
+                **self._noise_settings(model),
+                budget=None if source.budget is None else budget,
+                settings=self._measure_settings(draws, seed),
+                source=source,
+            )
+            sizes = model.data.sizes
+            passes = sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit)
+            place = Place(source=text, classifier=model.label)
+            self._add_cell(grid, model, work, budget, place, passes)
 
     def _add(
         self, label: str, model: _Model, work: NodeWork, passes: float, calls: int = 0
@@ -237,33 +271,35 @@ class _Planner:
             ):
                 yield chain, Member(floor, components, Dependency(dependency))
 
-    def _noise_settings(self, model: _Model, features: _Model | None = None) -> dict[str, Any]:
-        """Return what all works on noise share."""
+    def _noise_settings(
+        self, model: _Model, chain: Chain | None = None, member: Member | None = None
+    ) -> dict[str, Any]:
+        """Return what the works on this model have in common, for fitted noise or any other.
+
+        On every target, noise sees the features of the model that it was fitted with.
+        """
+        features = None
+        if chain and member and member.dependency.sees_input:
+            own = chain.feature_model == chain.classifier == model.entry.name
+            features = None if own else self.models[chain.feature_model].source
         return {
             "data": model.data,
             "classifier": model.source,
             "device": self.device,
-            "features": features.source if features else None,
+            "features": features,
             "quantise": self.study.measure.quantise,
             "threads": self.study.measure.threads,
         }
 
-    def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
-        """Return the model whose features the noise sees on a target, if it is not the target itself.
-
-        On every target, noise sees the features of the model that it was fitted with.
-        """
-        own = chain.feature_model == chain.classifier == target
-        return (
-            self.models[chain.feature_model] if member.dependency.sees_input and not own else None
-        )
+    def _measure_settings(self, draws: int, seed: int) -> Measure:
+        known = self.study.measure
+        return Measure(draws=draws, seed=seed, confidence=known.confidence, quantise=known.quantise)
 
     def _add_fit(self, chain: Chain, member: Member, parents: tuple[str, ...]) -> Node:
-        model = self.models[chain.classifier]
+        model, budget = self.models[chain.classifier], Budget.parse(chain.norm, chain.radius)
         settings, stage = chain.stage(member, model.data.sizes.fit, first=not parents)
-        budget = Budget.parse(chain.norm, chain.radius)
         work = FitWork(
-            **self._noise_settings(model, self._features(chain, member, chain.classifier)),
+            **self._noise_settings(model, chain, member),
             budget=budget,
             seed=chain.seed,
             search=settings,
@@ -274,51 +310,6 @@ class _Planner:
         label += f", seed {chain.seed}" if chain.seed else ""
         return self._add(label, model, work, stage.calls * PASSES_PER_FIT_CALL, stage.calls)
 
-    def _measure_noise(
-        self,
-        grid: Grid,
-        name: str,
-        budget: Budget,
-        seed: int,
-        place: Place,
-        chain: Chain,
-        member: Member,
-    ) -> None:
-        """Add a measurement of fitted noise."""
-        model, fit = self.models[name], self.fits[chain, member.fitted]
-        calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
-        draws = grid.draws or self.study.measure.draws
-        work = MeasureWork(
-            **self._noise_settings(model, self._features(chain, member.fitted, name)),
-            budget=budget,
-            settings=self._measure_settings(draws, seed),
-            fit=fit.hash,
-            per_input_calls=calls,
-        )
-        passes = model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL)
-        label = f"{', per-input from' if calls else ' of'} {fit.label}"
-        self._add_cell(grid, model, work, budget, place, label, passes, chain)
-
-    def _measure_source(self, grid: Grid, name: str, budget: Budget, seed: int, text: str) -> None:
-        """Add a measurement of a source that is not learned."""
-        model = self.models[name]
-        (source,) = parse_sources(text, budget)
-        draws = source.fixed_draws or grid.draws or self.study.measure.draws
-        work = MeasureWork(
-            **self._noise_settings(model),
-            budget=None if source.budget is None else budget,
-            settings=self._measure_settings(draws, seed),
-            source=source,
-        )
-        sizes = model.data.sizes
-        passes = sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit)
-        place = Place(source=text, classifier=model.label)
-        self._add_cell(grid, model, work, budget, place, "", passes)
-
-    def _measure_settings(self, draws: int, seed: int) -> Measure:
-        known = self.study.measure
-        return Measure(draws=draws, seed=seed, confidence=known.confidence, quantise=known.quantise)
-
     def _add_cell(
         self,
         grid: Grid,
@@ -326,34 +317,22 @@ class _Planner:
         work: MeasureWork,
         budget: Budget,
         place: Place,
-        label: str,
         passes: float,
+        label: str = "",
         chain: Chain | None = None,
     ) -> None:
         """Add a measurement and its cell; `place` has the axes of what is measured."""
-        settings = work.settings
-        node = self._add(
-            f"measure {model.entry.name}, {place.source}, {budget}, seed {settings.seed}{label}",
-            model,
-            work,
-            passes,
+        seed, draws = work.settings.seed, work.settings.draws or 0
+        label = f"measure {model.entry.name}, {place.source}, {budget}, seed {seed}{label}"
+        measure = self._add(label, model, work, passes).hash
+        place = replace(
+            place,
+            grid=grid.name,
+            data=model.data.entry.name,
+            target=model.label,
+            group=model.entry.group,
+            norm=budget.spec,
+            radius=budget.radius_text,
         )
-        self.graph.cells.append(
-            StudyCell(
-                place=replace(
-                    place,
-                    grid=grid.name,
-                    data=model.data.entry.name,
-                    target=model.label,
-                    group=model.entry.group,
-                    norm=budget.spec,
-                    radius=budget.radius_text,
-                ),
-                seed=settings.seed,
-                measure=node.hash,
-                clean=digest_of([model.data.identity, model.source.identity]),
-                draws=settings.draws or 0,
-                fit=work.fit,
-                chain=chain,
-            )
-        )
+        clean = digest_of([model.data.identity, model.source.identity])
+        self.graph.cells.append(StudyCell(place, seed, measure, clean, draws, work.fit, chain))

@@ -1,10 +1,11 @@
-"""Files of a study: every table in all formats, one page, and study.json with everything."""
+"""Files of a study: tables in all formats, one page, study.json, and figures of the learned noise."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,10 +14,15 @@ import torch
 from markupsafe import Markup
 
 from nppr.errors import mark_controls
+from nppr.report import read_run
+from nppr.report.evidence import Evidence
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
-from nppr.study.orders import Orders, Pair
+from nppr.run.collect_evidence import collect_draws
+from nppr.study.graph import Graph, MeasureWork
+from nppr.study.node_work import NodeCache, open_measurement
 from nppr.study.study_file import Study
+from nppr.study.study_records import Orders, Pair
 from nppr.study.table_layout import StudyTable
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
@@ -144,3 +150,35 @@ def _describe_processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{len(names)} x {names[0]}" if names else platform.machine()
+
+
+def write_noise_figures(
+    graph: Graph, cache: NodeCache, finished: Collection[str], out: Path, formats: Sequence[str]
+) -> list[Path]:
+    """Draw the learned noise of every finished measurement into a separate folder in `figures`."""
+    # Matplotlib and scikit-learn take seconds to import.
+    from nppr.report.figures import Subject, draw, save
+    from nppr.report.figures.noise_figures import NOISE_FIGURES
+
+    written = []
+    for key in dict.fromkeys(cell.measure for cell in graph.cells if cell.measure in finished):
+        node = graph.nodes[key]
+        if not isinstance(node.work, MeasureWork) or node.work.fit is None:
+            continue
+        if node.work.per_input_calls:
+            continue  # every input has a different law
+        files = read_run(cache.folder(key) / "run")
+        lines = files.report.per_input
+        correct = np.unique(lines["index"][lines["clean_correct"] == 1])
+        run, _, learned = open_measurement(node.work, cache)
+        with run:
+            positions = np.flatnonzero(np.isin(run.data.evaluate.indices, correct))
+            drawn = collect_draws(run, [each.source for each in learned], positions)
+        subject = Subject(files.report, files.per_input, Evidence((), drawn))
+        place = out / "figures" / f"{re.sub(r'[^A-Za-z0-9.=-]+', '-', node.label)}-{key[:8]}"
+        shown = draw(NOISE_FIGURES, subject)
+        Manifest(out, "study").add(
+            *(place / f"{each.id}.{form}" for each in shown for form in formats)
+        )
+        written += save(shown, place, formats)
+    return written

@@ -8,12 +8,10 @@ import numpy as np
 
 from helpers import FAMILIES
 from nppr.core.tally import FloatArray
-from nppr.study.chains import Chain
-from nppr.study.graph import FitWork, StudyCell
-from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
+from nppr.study.graph import Chain, FitWork, StudyCell
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, study_from
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import ALPHA, Orders, StudyRecord, check_orders, nested_pairs
 from study.toys import toy
 
 
