@@ -6,6 +6,7 @@ import json
 import platform
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from nppr.run.collect_evidence import collect_draws
 from nppr.study.graph import Graph, MeasureWork
 from nppr.study.node_work import NodeCache, open_measurement
 from nppr.study.study_file import Study
-from nppr.study.study_records import Orders, Pair
+from nppr.study.study_records import Orders
 from nppr.study.table_layout import StudyTable
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
@@ -87,23 +88,18 @@ def orders_table(orders: Orders) -> Table:
         Column("p_value", "p-value", number=True),
         Column("wrong", "wrong order"),
     )
-    return Table("Nested pairs", columns, tuple(map(_pair_cells, orders.pairs)))
-
-
-def _pair_cells(pair: Pair) -> tuple[Cell, ...]:
-    place = pair.place
-    where = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
-    where += [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
-    wrong = "tied" if pair.tied else "yes" if pair.wrong else "no"
-    return (
-        Cell.of(pair.kind),
-        Cell.of(", ".join(map(str, where))),
-        Cell.of(pair.small),
-        Cell.of(pair.large),
-        Cell(pair.points, f"{pair.points:.2f}"),
-        Cell(pair.p_value, f"{pair.p_value:.3g}"),
-        Cell(pair.wrong, wrong, strong=pair.wrong),
-    )
+    rows = []
+    for pair in orders.pairs:
+        place = pair.place
+        where = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
+        where += [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
+        wrong = "tied" if pair.tied else "yes" if pair.wrong else "no"
+        texts = (pair.kind, ", ".join(map(str, where)), pair.small, pair.large)
+        points = Cell(pair.points, f"{pair.points:.2f}")
+        p_value = Cell(pair.p_value, f"{pair.p_value:.3g}")
+        last = Cell(pair.wrong, wrong, strong=pair.wrong)
+        rows.append((*map(Cell.of, texts), points, p_value, last))
+    return Table("Nested pairs", columns, tuple(rows))
 
 
 def _markdown(
@@ -133,23 +129,19 @@ def _page(
 
 
 def _describe_machine() -> dict[str, str]:
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        processor = f"{len(names)} x {names[0]}" if names else platform.machine()
     return {
         "nppr": version("nppr"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "processor": _describe_processor(),
+        "processor": processor,
     }
-
-
-def _describe_processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.machine()
 
 
 def write_noise_figures(
