@@ -74,9 +74,8 @@ class TrainingStanding(BaseModel, defer_build=True):
 
 
 class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
-    """The state of a training with these `settings`.
+    """The state of a training with these `settings`; a resume has its `threads`, for equal rounding.
 
-    A resumed training uses the same number of `threads`, because another number rounds differently.
     `tensors` belong to the network (`model/NAME`) and the optimiser (`optimiser/NUMBER/NAME`).
     """
 
@@ -154,11 +153,11 @@ class Outputs:
                 " Add --resume to continue it, or --overwrite to start again."
             )
         checkpoint = Checkpoint.load(self.checkpoint)
-        before, now = checkpoint.settings, json.loads(json.dumps(settings))
+        before = checkpoint.settings
         differences = [
-            f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
-            for name in sorted({*before, *now})
-            if before.get(name) != now.get(name)
+            f"{name} {settings.get(name)!r} instead of {before.get(name)!r}"
+            for name in sorted({*before, *settings})
+            if before.get(name) != settings.get(name)
         ]
         if differences:
             raise RunFolderError(
@@ -176,7 +175,7 @@ class Outputs:
             return None
         try:
             log = json.loads(self.log.read_text(encoding="utf-8"))
-            if log["settings"] != json.loads(json.dumps(settings)):
+            if log["settings"] != settings:
                 return None
             epochs = tuple(EpochResult(**each) for each in log["train"]["epochs"])
             return epochs, float(log["evaluate"]["accuracy"])
