@@ -92,10 +92,10 @@ class SplittingRun:
 class Levels:
     """The state of a run, and its result once it has a `status`.
 
-    `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
-    which the run gives up, `limit` the calls it may make. `failures` counts the failures of the first
-    population, which are independent draws. `variance` is the variance of log p if all points were
-    independent, `sum (1 - share) / (share N)`; the true variance is larger.
+    `log_p` is log P(m > level), and `passed` the number of levels. The run gives up at the log p
+    `floor` and after `limit` calls. `failures` are those of the first population, which are independent
+    draws. If all points were independent, log p had the `variance` `sum (1 - share) / (share N)`; the
+    true variance is larger.
     """
 
     floor: float
@@ -175,8 +175,7 @@ def propose(
     if switch is None:
         return moved, torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
     switching = switch < SWITCHING_SHARE
-    fresh = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
-    moved[..., choosing] = fresh
+    moved[..., choosing] = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
     return moved, switching
 
 
