@@ -44,7 +44,6 @@ from nppr.sources.per_input_noise import PerInputNoise
 from nppr.study.graph import FitWork, MeasureWork, Node, NodeWork, NoiseWork, TrainWork
 from nppr.study.resources import (
     ClassifierSource,
-    DataSource,
     digest_of,
     file_digest,
     load_source,
@@ -240,12 +239,10 @@ def _feature_model(work: NoiseWork, cache: NodeCache) -> Classifier | None:
 def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[Path]:
     """Fit one family and choose among what was found and its parents; resume from the last state."""
     assert work.budget is not None
-    ready = _prepare(work.classifier, work, cache)
-    classifier = replace(ready, quantise=work.quantise)
-    ask = work.classifier, work.data, work.device, work.quantise, cache
-    features = None
-    if work.stage.family.dependency.sees_input:
-        features = work.features or work.classifier
+    classifier = replace(_prepare(work.classifier, work, cache), quantise=work.quantise)
+    sees_input = work.stage.family.dependency.sees_input
+    features = (work.features or work.classifier) if sees_input else None
+    ask = NodeWork(work.data, work.classifier, work.device), features, work.quantise, cache
     search = NoiseSearch(
         settings=work.search,
         classifier=classifier,
@@ -255,7 +252,7 @@ def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[P
         feature_model=_feature_model(work, cache),
         folder=folder / "fit",
         identity=identity,
-        inputs=(_clean_inputs("fit", features, *ask), _clean_inputs("select", features, *ask)),
+        inputs=(_clean_inputs("fit", *ask), _clean_inputs("select", *ask)),
     )
     parents = [_finished_stage(cache, hash_, classifier.device) for hash_ in work.parents]
     finished = search.complete(work.stage, parents)
@@ -276,25 +273,18 @@ def _finished_stage(cache: NodeCache, hash_: str, device: torch.device) -> Finis
 
 @lru_cache(maxsize=16)
 def _clean_inputs(
-    name: str,
-    features: ClassifierSource | None,
-    classifier: ClassifierSource,
-    data: DataSource,
-    device: str,
-    quantise: bool,
-    cache: NodeCache,
+    name: str, work: NodeWork, features: ClassifierSource | None, quantise: bool, cache: NodeCache
 ) -> CleanInputs[Any]:
     """Return the clean-correct inputs of a split, with the features of a model if one is named."""
-    work = NodeWork(data, classifier, device)
-    split = getattr(load_source(data), name)
+    split = getattr(load_source(work.data), name)
     if not len(split):
         raise DataError(
             f"`data` must have a {name} split to fit NPPR on, got none. Leave `dependencies` out of"
             " the grid, or give data with such a split."
         )
-    other = None if features in (None, classifier) else features
+    other = None if features == work.classifier else features
     return find_clean_inputs(
-        replace(_prepare(classifier, work, cache), quantise=quantise),
+        replace(_prepare(work.classifier, work, cache), quantise=quantise),
         split,
         features=features is not None,
         feature_model=_prepare(other, work, cache).original if other else None,

@@ -231,15 +231,14 @@ class _Training:
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._divergence(f"NaN or infinite weights in {name!r}")
         memory = add_prefix("optimiser/", pack_optimiser(self.optimiser))
-        with self.outputs.writing():
-            Checkpoint(
-                settings=self.choices,
-                threads=torch.get_num_threads(),
-                mean=self.classifier.mean or (),
-                std=self.classifier.std or (),
-                standing=standing,
-                tensors=add_prefix("model/", tensors) | memory,
-            ).save(self.outputs.checkpoint)
+        Checkpoint(
+            settings=self.choices,
+            threads=torch.get_num_threads(),
+            mean=self.classifier.mean or (),
+            std=self.classifier.std or (),
+            standing=standing,
+            tensors=add_prefix("model/", tensors) | memory,
+        ).save(self.outputs.checkpoint)
 
     def _divergence(self, what: str) -> SpecError:
         return SpecError(
