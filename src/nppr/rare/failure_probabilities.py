@@ -266,12 +266,12 @@ def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
 
 def join_rare(parts: Sequence[Rare]) -> Rare:
     """Join the results of several groups of inputs of one source."""
-    return replace(
-        parts[0],
-        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS},
-        status=tuple(status for part in parts for status in part.status),
-        particles=min(part.particles for part in parts),
-    )
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS
+    }
+    status = tuple(status for part in parts for status in part.status)
+    particles = min(part.particles for part in parts)
+    return replace(parts[0], **joined, status=status, particles=particles)
 
 
 def format_rare_csv(found: Mapping[str, Rare]) -> str:

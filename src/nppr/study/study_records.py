@@ -11,7 +11,7 @@ are not tied.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -23,7 +23,7 @@ from nppr.noise.rungs import Dependency
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.statistics import exceeds_approximately, holm
-from nppr.study.graph import FitWork, Graph, StudyCell
+from nppr.study.graph import FitWork, Graph, Node, StudyCell
 from nppr.study.node_work import FinishedNode, NodeCache
 from nppr.study.study_file import Place
 from nppr.system.records import read_record
@@ -45,19 +45,23 @@ SHARED_AXES = (
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
-Interval = tuple[float, float]
-MeasuredValues = tuple[dict[str, float], dict[str, Interval], dict[str, Direction]]
+
+@dataclass(frozen=True)
+class StudyValue:
+    """A value of a measurement, with the interval to quote and what it bounds, if it has them."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+    direction: Direction | None = None
 
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One measurement: its values by name, with their intervals and directions, and its folder."""
+    """One measurement: its values by name, and its folder."""
 
     cell: StudyCell
     folder: Path
-    values: Mapping[str, float]
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
-    directions: Mapping[str, Direction] = field(default_factory=dict)
+    values: Mapping[str, StudyValue]
 
     @property
     def place(self) -> Place:
@@ -76,50 +80,34 @@ def read_records(
     graph: Graph, folders: NodeCache, finished: Mapping[str, FinishedNode]
 ) -> list[StudyRecord]:
     """Return a record for every cell whose nodes are all finished."""
-
-    @cache
-    def measured(node: str) -> MeasuredValues:
-        return _read_measured(folders.folder(node) / "run", finished[node].seconds)
-
-    @cache
-    def fitted(node: str) -> dict[str, float]:
-        work = graph.nodes[node].work
-        assert isinstance(work, FitWork)
-        return _read_fitted(folders.folder(node), work, finished[node].seconds)
-
+    measured = cache(lambda key: _read_measured(folders.folder(key), finished[key].seconds))
+    fitted = cache(lambda key: _read_fitted(graph.nodes[key], folders, finished[key].seconds))
     records = []
     for cell in graph.cells:
         if cell.measure in finished and (cell.fit is None or cell.fit in finished):
-            values, intervals, directions = measured(cell.measure)
-            values = {**values, **fitted(cell.fit)} if cell.fit else values
-            folder = folders.folder(cell.measure) / "run"
-            records.append(StudyRecord(cell, folder, values, intervals, directions))
+            values = measured(cell.measure) | (fitted(cell.fit) if cell.fit else {})
+            records.append(StudyRecord(cell, folders.folder(cell.measure) / "run", values))
     return records
 
 
-def _read_measured(folder: Path, seconds: float) -> MeasuredValues:
-    """Return the first value of each kind in a report, with its direction and the interval to quote."""
-    values: dict[str, float] = {"seconds": seconds}
-    intervals: dict[str, Interval] = {}
-    directions: dict[str, Direction] = {}
-    report = read_run(folder).report
-    for row in report.numbers:
+def _read_measured(folder: Path, seconds: float) -> dict[str, StudyValue]:
+    """Return the first value of each kind in the report of a node."""
+    values = {"seconds": StudyValue(seconds)}
+    for row in read_run(folder / "run").report.numbers:
         if row.value is None or row.metric is Metric.PROB_ACC or row.with_references:
             continue
+        interval = None if row.shown is None else row.shown.ends
         name = VALUE_NAMES.get(row.metric, "robustness")
-        if name not in values:
-            values[name], used = row.value, row.shown
-            if used is not None:
-                intervals[name] = used.ends
-            if row.direction is not None:
-                directions[name] = row.direction
+        values.setdefault(name, StudyValue(row.value, interval, row.direction))
         if row.metric is not Metric.ACCURACY:
-            values["calls"] = float(row.calls)
-    return values, intervals, directions
+            values["calls"] = StudyValue(float(row.calls))
+    return values
 
 
-def _read_fitted(folder: Path, work: FitWork, seconds: float) -> dict[str, float]:
+def _read_fitted(node: Node, folders: NodeCache, seconds: float) -> dict[str, StudyValue]:
     """Return the values of a fit; its loss and PR are means of the last tenth of its steps."""
+    folder, work = folders.folder(node.hash), node.work
+    assert isinstance(work, FitWork)
     (learned,) = (folder / "distributions").glob("*.safetensors")
     (finished,) = (folder / "fit").glob("*.done.safetensors")
     diagnostics = LearnedNoiseRecord.model_validate(read_record(learned)[1]).diagnostics
@@ -135,7 +123,7 @@ def _read_fitted(folder: Path, work: FitWork, seconds: float) -> dict[str, float
         last = max(1, len(stage.loss) // 10)
         found["fit_loss"] = sum(stage.loss[-last:]) / last
         found["fit_pr"] = sum(stage.running_pr[-last:]) / last
-    return found
+    return {name: StudyValue(value) for name, value in found.items()}
 
 
 FamilyKey = tuple[Dependency, int]

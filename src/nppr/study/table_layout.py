@@ -219,14 +219,13 @@ def _number_of(
     for record in used:
         seed = None if kind.of == "clean" else record.cell.fit_seed
         by_node = by_fit_seed.setdefault(seed, {})
-        by_node[_node_of(record.cell, kind)] = factor * record.values[value]
+        by_node[_node_of(record.cell, kind)] = factor * record.values[value].value
     if not by_fit_seed:
         return None
     first = list(next(iter(by_fit_seed.values())).values())
     means = [math.fsum(found.values()) / len(found) for found in by_fit_seed.values()]
-    low, high = next(
-        (each.intervals[value] for each in used if value in each.intervals), (None, None)
-    )
+    shown = [each.values[value] for each in used]
+    interval = next((each.interval for each in shown if each.interval), None)
     return TableNumber(
         mean=means[0],
         std=statistics.stdev(first) if len(first) > 1 and kind.seeded else None,
@@ -234,9 +233,9 @@ def _number_of(
         fit_seeds=len(by_fit_seed),
         lowest=min(means),
         highest=max(means),
-        low=None if low is None else factor * low,
-        high=None if high is None else factor * high,
-        direction=next((each.directions[value] for each in used if value in each.directions), None),
+        low=factor * interval[0] if interval else None,
+        high=factor * interval[1] if interval else None,
+        direction=next((each.direction for each in shown if each.direction), None),
     )
 
 
