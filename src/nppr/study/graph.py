@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -138,14 +139,27 @@ class Chain:
         return replace(settings, recipe=stage.recipe, calls=calls), stage
 
 
-@dataclass(frozen=True)
-class NodeWork:
-    """Everything that a process needs to compute a node."""
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One run: everything that a process needs to compute it, and what it costs.
+
+    `passes` are forward passes, with a backward pass counted as two and a half. `calls` are forward and
+    backward passes of a fit. `speed` is the number of forward passes per second, if it is known.
+    """
 
     kind: ClassVar[str]
     data: DataSource
     classifier: ClassifierSource
     device: str
+    label: str = ""
+    passes: float = 0.0
+    calls: int = 0
+    speed: float | None = None
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash of the identity and of the nodes it needs."""
+        return digest_of([self.kind, ALGORITHM[self.kind], self.identity(), self.needs])
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -156,9 +170,14 @@ class NodeWork:
         """Return all settings that determine the result, as plain values."""
         return {"device": torch.device(self.device).type, "data": self.data.identity}
 
+    @property
+    def seconds(self) -> float | None:
+        """Expected seconds in one process, if the speed of the classifier is known."""
+        return None if self.speed is None else self.passes / self.speed + 0.05
 
-@dataclass(frozen=True)
-class TrainWork(NodeWork):
+
+@dataclass(frozen=True, kw_only=True)
+class TrainNode(Node):
     """Train a classifier."""
 
     kind = "train"
@@ -169,14 +188,14 @@ class TrainWork(NodeWork):
         return super().identity() | own
 
 
-@dataclass(frozen=True)
-class NoiseWork(NodeWork):
+@dataclass(frozen=True, kw_only=True)
+class NoiseNode(Node):
     """Fit or measure noise within a budget, if there is one.
 
     `features` is the model that gives features, if it is not the classifier itself.
     """
 
-    features: ClassifierSource | None
+    features: ClassifierSource | None = None
     budget: Budget | None
     quantise: bool
     threads: int
@@ -196,8 +215,8 @@ class NoiseWork(NodeWork):
         }
 
 
-@dataclass(frozen=True)
-class FitWork(NoiseWork):
+@dataclass(frozen=True, kw_only=True)
+class FitNode(NoiseNode):
     """Fit one family, starting from the fits of the families in `parents` (hashes)."""
 
     kind = "fit"
@@ -219,8 +238,8 @@ class FitWork(NoiseWork):
         }
 
 
-@dataclass(frozen=True)
-class MeasureWork(NoiseWork):
+@dataclass(frozen=True, kw_only=True)
+class MeasureNode(NoiseNode):
     """Measure a source, or the noise of a fit (a hash).
 
     With `per_input_calls`, that noise is where a search for the worst noise of every input starts.
@@ -245,41 +264,6 @@ class MeasureWork(NoiseWork):
             "confidence": self.settings.confidence,
             "seed": self.settings.seed,
         }
-
-
-@dataclass(frozen=True)
-class Node:
-    """One run. Its hash is that of the identity of its work and of the nodes it needs.
-
-    `passes` are forward passes, with a backward pass counted as two and a half. `calls` are forward and
-    backward passes of a fit. `speed` is the number of forward passes per second, if it is known.
-    """
-
-    label: str
-    work: NodeWork = field(compare=False)
-    passes: float = 0.0
-    calls: int = 0
-    speed: float | None = None
-    hash: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        key = [self.kind, ALGORITHM[self.kind], self.work.identity(), self.needs]
-        object.__setattr__(self, "hash", digest_of(key))
-
-    @property
-    def kind(self) -> str:
-        """The kind: `train`, `fit` or `measure`."""
-        return self.work.kind
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Hashes of the nodes whose results this one reads."""
-        return self.work.needs
-
-    @property
-    def seconds(self) -> float | None:
-        """Expected seconds in one process, if the speed of the classifier is known."""
-        return None if self.speed is None else self.passes / self.speed + 0.05
 
 
 @dataclass(frozen=True)

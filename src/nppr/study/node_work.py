@@ -41,7 +41,7 @@ from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.settings import Run
 from nppr.sources import Source
 from nppr.sources.per_input_noise import PerInputNoise
-from nppr.study.graph import FitWork, MeasureWork, Node, NodeWork, NoiseWork, TrainWork
+from nppr.study.graph import FitNode, MeasureNode, Node, NoiseNode, TrainNode
 from nppr.study.resources import (
     ClassifierSource,
     digest_of,
@@ -186,9 +186,9 @@ def _run_locked(node: Node, cache: NodeCache) -> NodeResult:
         cache.clear(node)
     resumes = cache.holds_files(node)
     cache.log(node, "begin")
-    load_source(node.work.data)  # the time of a node does not include what a process loads once
-    if not isinstance(node.work, TrainWork):
-        _prepare(node.work.classifier, node.work, cache)
+    load_source(node.data)  # the time of a node does not include what a process loads once
+    if not isinstance(node, TrainNode):
+        _prepare(node.classifier, node, cache)
     start = time.perf_counter()
     try:
         files = _compute(node, cache)
@@ -206,17 +206,17 @@ def _run_locked(node: Node, cache: NodeCache) -> NodeResult:
 def _compute(node: Node, cache: NodeCache) -> list[Path]:
     """Compute a node and return the files of its result; what was interrupted continues."""
     folder = cache.folder(node.hash)
-    match node.work:
-        case TrainWork() as work:
-            made, model = folder / WEIGHTS, work.classifier.network.model
-            data = load_source(work.data)
-            train_network(model, data, made, work.settings, device=work.device, resume=True)
+    match node:
+        case TrainNode():
+            made, model = folder / WEIGHTS, node.classifier.network.model
+            data = load_source(node.data)
+            train_network(model, data, made, node.settings, device=node.device, resume=True)
             return [made, folder / TRAINING_LOG]
-        case FitWork() as work:
-            return _fit(work, node.hash, folder, cache)
-        case MeasureWork() as work:
+        case FitNode():
+            return _fit(node, cache)
+        case MeasureNode():
             kept = Run(out=folder / "run", resume=True)
-            setup, sources, learned = open_measurement(work, cache, kept)
+            setup, sources, learned = open_measurement(node, cache, kept)
             with setup:
                 report = complete_run(setup, sources, learned, examine=False)
             for row in report.numbers:
@@ -226,36 +226,38 @@ def _compute(node: Node, cache: NodeCache) -> list[Path]:
     raise AssertionError(node.kind)
 
 
-def _prepare(source: ClassifierSource, work: NodeWork, cache: NodeCache) -> PreparedClassifier:
+def _prepare(source: ClassifierSource, node: Node, cache: NodeCache) -> PreparedClassifier:
     """Prepare a classifier; if a node has trained it, with the weights in the folder of that node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
-    return prepare_source(source, work.data, work.device, weights)
+    return prepare_source(source, node.data, node.device, weights)
 
 
-def _feature_model(work: NoiseWork, cache: NodeCache) -> Classifier | None:
-    return None if work.features is None else _prepare(work.features, work, cache).original
+def _feature_model(node: NoiseNode, cache: NodeCache) -> Classifier | None:
+    return None if node.features is None else _prepare(node.features, node, cache).original
 
 
-def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[Path]:
+def _fit(node: FitNode, cache: NodeCache) -> list[Path]:
     """Fit one family and choose among what was found and its parents; resume from the last state."""
-    assert work.budget is not None
-    classifier = replace(_prepare(work.classifier, work, cache), quantise=work.quantise)
-    sees_input = work.stage.family.dependency.sees_input
-    features = (work.features or work.classifier) if sees_input else None
-    ask = NodeWork(work.data, work.classifier, work.device), features, work.quantise, cache
+    assert node.budget is not None
+    folder = cache.folder(node.hash)
+    classifier = replace(_prepare(node.classifier, node, cache), quantise=node.quantise)
+    sees_input = node.stage.family.dependency.sees_input
+    features = (node.features or node.classifier) if sees_input else None
+    bare = Node(data=node.data, classifier=node.classifier, device=node.device)  # equal in all fits
+    ask = bare, features, node.quantise, cache
     search = NoiseSearch(
-        settings=work.search,
+        settings=node.search,
         classifier=classifier,
-        data=load_source(work.data),
-        budget=work.budget,
-        seed=work.seed,
-        feature_model=_feature_model(work, cache),
+        data=load_source(node.data),
+        budget=node.budget,
+        seed=node.seed,
+        feature_model=_feature_model(node, cache),
         folder=folder / "fit",
-        identity=identity,
+        identity=node.hash,
         inputs=(_clean_inputs("fit", *ask), _clean_inputs("select", *ask)),
     )
-    parents = [_finished_stage(cache, hash_, classifier.device) for hash_ in work.parents]
-    finished = search.complete(work.stage, parents)
+    parents = [_finished_stage(cache, hash_, classifier.device) for hash_ in node.parents]
+    finished = search.complete(node.stage, parents)
     learned = save_learned(folder / "distributions", [search.learned([finished])])
     return [*folder.glob("fit/*.done.safetensors"), *learned]
 
@@ -273,41 +275,41 @@ def _finished_stage(cache: NodeCache, hash_: str, device: torch.device) -> Finis
 
 @lru_cache(maxsize=16)
 def _clean_inputs(
-    name: str, work: NodeWork, features: ClassifierSource | None, quantise: bool, cache: NodeCache
+    name: str, node: Node, features: ClassifierSource | None, quantise: bool, cache: NodeCache
 ) -> CleanInputs[Any]:
     """Return the clean-correct inputs of a split, with the features of a model if one is named."""
-    split = getattr(load_source(work.data), name)
+    split = getattr(load_source(node.data), name)
     if not len(split):
         raise DataError(
             f"`data` must have a {name} split to fit NPPR on, got none. Leave `dependencies` out of"
             " the grid, or give data with such a split."
         )
-    other = None if features == work.classifier else features
+    other = None if features == node.classifier else features
     return find_clean_inputs(
-        replace(_prepare(work.classifier, work, cache), quantise=quantise),
+        replace(_prepare(node.classifier, node, cache), quantise=quantise),
         split,
         features=features is not None,
-        feature_model=_prepare(other, work, cache).original if other else None,
+        feature_model=_prepare(other, node, cache).original if other else None,
         keep_images=name == "fit",
     )
 
 
 def open_measurement(
-    work: MeasureWork, cache: NodeCache, run: Run | None = None
+    node: MeasureNode, cache: NodeCache, run: Run | None = None
 ) -> tuple[AssessmentRun, list[Source], list[LearnedNoise]]:
     """Open the run of a measurement; also its sources and the learned noise that it measures."""
-    budget = work.budget or ANY_BUDGET
-    classifier = _prepare(work.classifier, work, cache)
-    sources: list[Source] = [] if work.source is None else [work.source]
+    budget = node.budget or ANY_BUDGET
+    classifier = _prepare(node.classifier, node, cache)
+    sources: list[Source] = [] if node.source is None else [node.source]
     learned: list[LearnedNoise] = []
-    if work.fit is not None:
-        learned = load_learned(cache.folder(work.fit), budget, _feature_model(work, cache))
-    if work.per_input_calls:
-        sources = [PerInputNoise(each.source, work.per_input_calls) for each in learned]
+    if node.fit is not None:
+        learned = load_learned(cache.folder(node.fit), budget, _feature_model(node, cache))
+    if node.per_input_calls:
+        sources = [PerInputNoise(each.source, node.per_input_calls) for each in learned]
         learned = []
-    resolved = Resolved(load_source(work.data), classifier.original, prepared=classifier)
+    resolved = Resolved(load_source(node.data), classifier.original, prepared=classifier)
     setup = AssessmentRun.open(
-        resolved, budget, work.settings, sources=sources, distributions=learned, run=run
+        resolved, budget, node.settings, sources=sources, distributions=learned, run=run
     )
     return setup, sources, learned
 

@@ -17,14 +17,13 @@ from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.study.graph import (
     Chain,
-    FitWork,
+    FitNode,
     Graph,
-    MeasureWork,
+    MeasureNode,
     Member,
     Node,
-    NodeWork,
     StudyCell,
-    TrainWork,
+    TrainNode,
     add_walked,
     find_parents,
 )
@@ -125,7 +124,7 @@ class _Planner:
             radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
             family, fit = chain.family(member.fitted), self.fits[chain, member.fitted]
             calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
-            label = f"{', per-input from' if calls else ' of'} {fit.label}"
+            fitted = f"{', per-input from' if calls else ' of'} {fit.label}"
             place = Place(
                 source=NPPR,
                 classifier=self.models[chain.classifier].label,
@@ -142,15 +141,16 @@ class _Planner:
             targets = self._targets(grid, chain.classifier)
             for target, radius, seed in product(targets, radii, grid.seeds):
                 model, budget = self.models[target], Budget.parse(chain.norm, radius)
-                work = MeasureWork(
+                node = MeasureNode(
                     **self._noise_settings(model, chain, member.fitted),
+                    label=f"measure {target}, {NPPR}, {budget}, seed {seed}{fitted}",
+                    passes=model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL),
                     budget=budget,
                     settings=self._measure_settings(draws, seed),
                     fit=fit.hash,
                     per_input_calls=calls,
                 )
-                passes = model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL)
-                self._add_cell(grid, model, work, budget, place, passes, label, chain)
+                self._add_cell(grid, model, node, budget, place, chain)
 
     def add_source_cells(self, grid: Grid) -> None:
         """Add measurements of the sources that are not learned."""
@@ -161,22 +161,20 @@ class _Planner:
             model, budget = self.models[name], Budget.parse(norm, radius)
             (source,) = parse_sources(text, budget)
             draws = source.fixed_draws or grid.draws or self.study.measure.draws
-            work = MeasureWork(
+            sizes = model.data.sizes
+            node = MeasureNode(
                 **self._noise_settings(model),
+                label=f"measure {name}, {text}, {budget}, seed {seed}",
+                passes=sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit),
                 budget=None if source.budget is None else budget,
                 settings=self._measure_settings(draws, seed),
                 source=source,
             )
-            sizes = model.data.sizes
-            passes = sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit)
             place = Place(source=text, classifier=model.label)
-            self._add_cell(grid, model, work, budget, place, passes)
+            self._add_cell(grid, model, node, budget, place)
 
-    def _add(
-        self, label: str, model: _Model, work: NodeWork, passes: float, calls: int = 0
-    ) -> Node:
-        """Return a new node, or the one of the same hash."""
-        node = Node(label, work, passes, calls, model.speed)
+    def _add(self, node: Node) -> Node:
+        """Return the node of the graph with the hash of this one, which is added if there is none."""
         added = self.graph.nodes.setdefault(node.hash, node)
         if self.most is not None and len(self.graph.nodes) > self.most:
             raise SpecError(
@@ -220,10 +218,14 @@ class _Planner:
             raise SpecError(f"{error} (In the training of {entry.name!r}.)") from error
         images = settings.epochs * (data.sizes.fit + data.sizes.select)
         calls = images * (1 + (settings.adversary.steps if settings.adversary else 0))
-        work = TrainWork(data, model.source, self.device, settings)
-        return self._add(
-            f"train {entry.name}", model, work, calls * PASSES_PER_TRAINING_STEP, calls
+        node = TrainNode(
+            **self._shared(model),
+            label=f"train {entry.name}",
+            passes=calls * PASSES_PER_TRAINING_STEP,
+            calls=calls,
+            settings=settings,
         )
+        return self._add(node)
 
     def _classifiers(self, grid: Grid) -> list[str]:
         return grid.classifiers or list(self.models)
@@ -271,10 +273,15 @@ class _Planner:
             ):
                 yield chain, Member(floor, components, Dependency(dependency))
 
+    def _shared(self, model: _Model) -> dict[str, Any]:
+        """Return what all nodes of a model have in common."""
+        source, speed = model.source, model.speed
+        return {"data": model.data, "classifier": source, "device": self.device, "speed": speed}
+
     def _noise_settings(
         self, model: _Model, chain: Chain | None = None, member: Member | None = None
     ) -> dict[str, Any]:
-        """Return what the works on this model have in common, for fitted noise or any other.
+        """Return what the noise nodes of a model have in common, for fitted noise or any other.
 
         On every target, noise sees the features of the model that it was fitted with.
         """
@@ -282,14 +289,9 @@ class _Planner:
         if chain and member and member.dependency.sees_input:
             own = chain.feature_model == chain.classifier == model.entry.name
             features = None if own else self.models[chain.feature_model].source
-        return {
-            "data": model.data,
-            "classifier": model.source,
-            "device": self.device,
-            "features": features,
-            "quantise": self.study.measure.quantise,
-            "threads": self.study.measure.threads,
-        }
+        known = self.study.measure
+        noise = {"features": features, "quantise": known.quantise, "threads": known.threads}
+        return self._shared(model) | noise
 
     def _measure_settings(self, draws: int, seed: int) -> Measure:
         known = self.study.measure
@@ -298,33 +300,31 @@ class _Planner:
     def _add_fit(self, chain: Chain, member: Member, parents: tuple[str, ...]) -> Node:
         model, budget = self.models[chain.classifier], Budget.parse(chain.norm, chain.radius)
         settings, stage = chain.stage(member, model.data.sizes.fit, first=not parents)
-        work = FitWork(
+        label = f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
+        node = FitNode(
             **self._noise_settings(model, chain, member),
+            label=label + (f", seed {chain.seed}" if chain.seed else ""),
+            passes=stage.calls * PASSES_PER_FIT_CALL,
+            calls=stage.calls,
             budget=budget,
             seed=chain.seed,
             search=settings,
             stage=stage,
             parents=parents,
         )
-        label = f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
-        label += f", seed {chain.seed}" if chain.seed else ""
-        return self._add(label, model, work, stage.calls * PASSES_PER_FIT_CALL, stage.calls)
+        return self._add(node)
 
     def _add_cell(
         self,
         grid: Grid,
         model: _Model,
-        work: MeasureWork,
+        node: MeasureNode,
         budget: Budget,
         place: Place,
-        passes: float,
-        label: str = "",
         chain: Chain | None = None,
     ) -> None:
         """Add a measurement and its cell; `place` has the axes of what is measured."""
-        seed, draws = work.settings.seed, work.settings.draws or 0
-        label = f"measure {model.entry.name}, {place.source}, {budget}, seed {seed}{label}"
-        measure = self._add(label, model, work, passes).hash
+        seed, draws, measure = node.settings.seed, node.settings.draws or 0, self._add(node).hash
         place = replace(
             place,
             grid=grid.name,
@@ -335,4 +335,4 @@ class _Planner:
             radius=budget.radius_text,
         )
         clean = digest_of([model.data.identity, model.source.identity])
-        self.graph.cells.append(StudyCell(place, seed, measure, clean, draws, work.fit, chain))
+        self.graph.cells.append(StudyCell(place, seed, measure, clean, draws, node.fit, chain))

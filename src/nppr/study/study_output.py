@@ -20,7 +20,7 @@ from nppr.report.evidence import Evidence
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 from nppr.run.collect_evidence import collect_draws
-from nppr.study.graph import Graph, MeasureWork
+from nppr.study.graph import Graph, MeasureNode
 from nppr.study.node_work import NodeCache, open_measurement
 from nppr.study.study_file import Study
 from nppr.study.study_records import Orders
@@ -155,14 +155,14 @@ def write_noise_figures(
     written = []
     for key in dict.fromkeys(cell.measure for cell in graph.cells if cell.measure in finished):
         node = graph.nodes[key]
-        if not isinstance(node.work, MeasureWork) or node.work.fit is None:
+        if not isinstance(node, MeasureNode) or node.fit is None:
             continue
-        if node.work.per_input_calls:
+        if node.per_input_calls:
             continue  # every input has a different law
         files = read_run(cache.folder(key) / "run")
         lines = files.report.per_input
         correct = np.unique(lines["index"][lines["clean_correct"] == 1])
-        run, _, learned = open_measurement(node.work, cache)
+        run, _, learned = open_measurement(node, cache)
         with run:
             positions = np.flatnonzero(np.isin(run.data.evaluate.indices, correct))
             drawn = collect_draws(run, [each.source for each in learned], positions)

@@ -23,7 +23,7 @@ from nppr.noise.rungs import Dependency
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.statistics import exceeds_approximately, holm
-from nppr.study.graph import FitWork, Graph, Node, StudyCell
+from nppr.study.graph import FitNode, Graph, Node, StudyCell
 from nppr.study.node_work import FinishedNode, NodeCache
 from nppr.study.study_file import Place
 from nppr.system.records import read_record
@@ -106,13 +106,13 @@ def _read_measured(folder: Path, seconds: float) -> dict[str, StudyValue]:
 
 def _read_fitted(node: Node, folders: NodeCache, seconds: float) -> dict[str, StudyValue]:
     """Return the values of a fit; its loss and PR are means of the last tenth of its steps."""
-    folder, work = folders.folder(node.hash), node.work
-    assert isinstance(work, FitWork)
+    assert isinstance(node, FitNode)
+    folder = folders.folder(node.hash)
     (learned,) = (folder / "distributions").glob("*.safetensors")
     (finished,) = (folder / "fit").glob("*.done.safetensors")
     diagnostics = LearnedNoiseRecord.model_validate(read_record(learned)[1]).diagnostics
     stage = FinishedStageRecord.model_validate(read_record(finished)[1]).stage
-    epochs = stage.fit_calls / max(1, work.data.sizes.fit * work.search.recipe.draws)
+    epochs = stage.fit_calls / max(1, node.data.sizes.fit * node.search.recipe.draws)
     found = {name: float(getattr(diagnostics, name)) for name in DIAGNOSTICS}
     found |= {
         "fit_calls": float(stage.fit_calls),

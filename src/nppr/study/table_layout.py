@@ -287,7 +287,7 @@ def require_tables(study: Study, graph: Graph) -> None:
         if key not in graph.nodes:  # clean answers have no seed
             return key
         node = graph.nodes[key]
-        settings = {name: value for name, value in node.work.identity().items() if name != "seed"}
+        settings = {name: value for name, value in node.identity().items() if name != "seed"}
         return digest_of([node.kind, settings, [settings_of(need) for need in node.needs]])
 
     for entry in study.tables:
