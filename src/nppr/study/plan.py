@@ -31,15 +31,13 @@ from nppr.study.resources import (
     ClassifierSource,
     DataSource,
     digest_of,
-    expect_data,
     identify_classifier,
     identify_data,
     load_source,
     measure_speed,
     missing_classifier,
-    missing_data,
 )
-from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
+from nppr.study.study_file import OWN, ClassifierEntry, Grid, Place, Study
 from nppr.train import image_shape
 
 MOST_NODES = 10_000
@@ -97,10 +95,11 @@ class _Model:
 class _Planner:
     def __init__(self, study: Study, device: str | None, most: int | None, run_code: bool) -> None:
         self.study, self.most, self.run_code = study, most, run_code
-        self.graph = Graph()
         kind = usable_device(device).type
         self.device = device or kind
-        self.data = {each.name: self._find_data(each) for each in study.data}
+        self.data = {each.name: identify_data(each) for each in study.data}
+        absent = [each.entry for each in self.data.values() if not each.is_here]
+        self.graph = Graph(missing=[f"data {each.name!r} at {each.spec}" for each in absent])
         self.models = {each.name: self._find_model(each) for each in study.classifiers}
         self.fits: dict[tuple[Chain, Member], Node] = {}
 
@@ -183,17 +182,9 @@ class _Planner:
             )
         return added
 
-    def _find_data(self, entry: DataEntry) -> DataSource:
-        absent = missing_data(entry)
-        if absent is None:
-            return identify_data(entry)
-        self.graph.missing.append(absent)
-        return expect_data(entry)
-
     def _find_model(self, entry: ClassifierEntry) -> _Model:
         data = self.data[entry.data or self.study.data[0].name]
-        absent = missing_classifier(entry)
-        if absent is not None:
+        if (absent := missing_classifier(entry)) is not None:
             self.graph.missing.append(absent)
         source = ClassifierSource(entry.network, f"absent {entry.name}")
         model = _Model(entry, data, source, measure_speed(entry, data))

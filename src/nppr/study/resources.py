@@ -83,13 +83,6 @@ class ClassifierSource:
     trained: str | None = None
 
 
-def missing_data(entry: DataEntry) -> str | None:
-    """Return what is missing where, if the data are not here."""
-    if not is_path(entry.spec) or os.path.exists(_full_path(entry.spec)):
-        return None
-    return f"data {entry.name!r} at {entry.spec}"
-
-
 def missing_classifier(entry: ClassifierEntry) -> str | None:
     """Return what is missing where, if the weights or the file of the model are not here."""
     if entry.training is not None or entry.weights == RANDOM_WEIGHTS:
@@ -105,16 +98,19 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 
 
 def identify_data(entry: DataEntry) -> DataSource:
-    """Read the data again and return them with a hash of the inputs used."""
+    """Read the data again and return them with a hash of the inputs used, if they are here."""
     if is_path(entry.spec):
-        entry = entry.model_copy(update={"spec": str(_full_path(entry.spec))})
+        path = _full_path(entry.spec)
+        if not os.path.exists(path):
+            return _expect_data(entry)
+        entry = entry.model_copy(update={"spec": str(path)})
     load_source.cache_clear()
     data = load_source(DataSource(entry))
     sizes = InputCounts(fit=len(data.fit), select=len(data.select), evaluate=len(data.evaluate))
     return DataSource(entry, _identity_of(data), data.shape, sizes)
 
 
-def expect_data(entry: DataEntry) -> DataSource:
+def _expect_data(entry: DataEntry) -> DataSource:
     """Return data that are not here, with the sizes that the study expects."""
     expected = entry.expected.model_dump() if entry.expected else {}
     limits = {"fit": entry.fit_inputs, "select": entry.select_inputs, "evaluate": entry.inputs}
