@@ -221,10 +221,9 @@ def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatAr
 
 @dataclass(frozen=True, eq=False)
 class CombinedFailures:
-    """Failure probabilities of all inputs of a tally `(N,)`, and their standard errors.
+    """Failure probabilities of all inputs of a tally `(N,)`, their standard errors, and their origin.
 
-    `by_splitting` marks estimates by splitting. An input that never failed, and on which splitting
-    was not run, counts as 0 without an error.
+    An input that never failed, and on which splitting was not run, counts as 0 without an error.
     """
 
     failures: FloatArray

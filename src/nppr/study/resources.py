@@ -176,8 +176,7 @@ def prepare_source(
 def measure_speed(entry: ClassifierEntry, data: DataSource) -> float | None:
     """Return the images per second of a forward pass, or None if it cannot be timed.
 
-    The weights are random if they are not here. A model that Python code makes is not timed, because
-    planning runs no code.
+    A network of the zoo has random weights here. Python code is not timed: planning does not run it.
     """
     if names_code(entry.model) or not data.is_here:
         return None

@@ -89,13 +89,11 @@ def run_study(
             progress=progress,
             note_of=lambda result: result.note,
         )
-    records = read_records(
-        graph, place, {key: each.finished for key, each in ended.results.items()}
-    )
-    label = {node.hash: node.label for node in graph.nodes.values()}
+    records = read_records(graph, place, {k: each.finished for k, each in ended.results.items()})
+    label = {key: node.label for key, node in graph.nodes.items()}
     failures = [f"{label[key]}: {why}" for key, why in ended.failed.items()]
     failures += [
-        f"{label[key]}: skipped, it needs {label[cause]}" for key, cause in ended.skipped.items()
+        f"{label[key]}: skipped, it needs {label[why]}" for key, why in ended.skipped.items()
     ]
     places = [cell.place for cell in graph.cells]
     made = EndedStudy(

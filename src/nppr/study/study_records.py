@@ -232,8 +232,7 @@ def nested_pairs(
 ) -> Iterator[tuple[str, StudyRecord, StudyRecord]]:
     """Yield the nested pairs of each chain, each once, on the first evaluation seed that has both.
 
-    Only measurements on the classifier and at the radius of the fit count: elsewhere families need not
-    be in order.
+    Only on the classifier and at the radius of the fit are families in order.
     """
     chains: dict[Hashable, dict[int, Families]] = {}
     for record in records:
@@ -258,8 +257,7 @@ def nested_pairs(
 def _find_nested(families: Families) -> Iterator[tuple[str, FamilyKey, FamilyKey]]:
     """Yield the pairs of one chain and seed that differ in one step.
 
-    With the preset paper, joint noise does not contain input noise, because its weights see the label
-    only.
+    With the preset paper, joint noise does not contain input noise: its weights see the label only.
     """
     counts = sorted({components for _, components in families})
     for components, less, more in product(counts, Dependency, Dependency):
