@@ -150,7 +150,10 @@ class _Training:
         self.steps = steps_per_epoch(self.settings, len(self.examples))
 
     def run(self) -> None:
-        """Train to the end; every step seeds PyTorch (dropout), and the caller's state is restored."""
+        """Train to the end of the last epoch; save after every epoch and when interrupted.
+
+        Every step seeds PyTorch's random numbers (dropout). The caller's random state is restored.
+        """
         with torch.random.fork_rng(devices=[]), hold_back_interrupts() as interrupt:
             self.module.train()
             while self.standing.epoch <= self.settings.epochs:

@@ -144,7 +144,9 @@ _USUAL_RATES = {Optimiser.SGD: 0.1, Optimiser.ADAM: 1e-3}
 def default_training(
     architecture: str, shape: tuple[int, ...], optimiser: Optimiser | None = None
 ) -> TrainSettings:
-    """Return the settings for a network and images of `shape` (C, H, W); only colour is mirrored.
+    """Return the settings for a network and images of `shape` (C, H, W).
+
+    Images are shifted by up to an eighth of their side; only colour images are mirrored.
 
     >>> default_training("digits-cnn", (1, 8, 8)).crop
     1
