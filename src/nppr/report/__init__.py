@@ -6,9 +6,9 @@ from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
 from nppr.report.model import Flag, ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.per_input import PerInput, per_input_of
-from nppr.report.report import Report
 from nppr.report.results_table import spectrum_table, table_of
 from nppr.report.run_files import (
+    Report,
     RunFiles,
     read_model,
     read_report,

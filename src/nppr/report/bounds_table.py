@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nppr.core.tally import Claim, Metric
-from nppr.report.at_least_line import coverage, noise_words, stated_bound
 from nppr.report.model import ReportRecord
 from nppr.report.number import BoundSubject, Number, StatedInterval
 from nppr.report.printed_numbers import percent
+from nppr.report.quotes import coverage, noise_words, stated_bound
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.noise_sets import RATIO
 

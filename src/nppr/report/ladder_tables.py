@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nppr.core.tally import Metric
-from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import by_width, find_attacked, headline_of, table_rows
 from nppr.report.model import ReportRecord, Rung
 from nppr.report.number import Number
 from nppr.report.printed_numbers import Numbers
+from nppr.report.quotes import at_least_line, stated_bound
 from nppr.report.tables import Cell, Column, Table
 
 _EMPTY = Cell(None, "")

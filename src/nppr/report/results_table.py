@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 from rich.console import Console
 
-from nppr.core.radius import parse_radius
 from nppr.core.tally import Direction, Metric
-from nppr.report.at_least_line import at_least_line, stated_bound
-from nppr.report.findings import bounds_of, headline_of, not_followed, table_rows
+from nppr.report.findings import bounds_of, headline_of, not_followed, table_rows, worst_slices
 from nppr.report.ladder_tables import (
     ladder_table,
     search_table,
@@ -23,7 +21,7 @@ from nppr.report.ladder_tables import (
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
-from nppr.report.slices_table import worst_words
+from nppr.report.quotes import at_least_line, radius_text, stated_bound
 from nppr.report.tables import Cell, Column, Table
 from nppr.settings import RARE_ACCURACY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
@@ -312,6 +310,53 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
     ]
 
 
+CLASS = "class"
+"""The column that every run has; the page shows it as bars."""
+
+
+def slices_table(report: ReportRecord) -> Table:
+    """A row for every slice of the columns beside the data, the worst of each column first."""
+    numbers, worst = Numbers(report), worst_slices(report)
+    level = f"{100 * report.settings.measure.confidence:g} %"
+    columns = (
+        Column("column", "column"),
+        Column("slice", "slice"),
+        Column("value", "observed %", number=True),
+        Column("", f"{level} interval, all of a column together", number=True, interval=True),
+        Column("inputs", "inputs", number=True),
+    )
+    rows = []
+    for at, row in enumerate(report.slices):
+        if row.column == CLASS:
+            continue
+        upper = row.direction is Direction.UPPER_BOUND
+        ends = (
+            numbers.at("at-least", "slices", at, "low"),
+            numbers.at("at-most", "slices", at, "high"),
+        )
+        interval = ("≤ ", ends[1]) if upper else (ends[0], "-", ends[1])
+        rows.append(
+            (
+                Cell.of(row.column),
+                Cell(row.name, row.name, strong=row is worst[row.column]),
+                Cell.made_of(row.value, numbers.at("percent", "slices", at, "value")),
+                Cell.made_of((row.low, row.high), *interval),
+                Cell.made_of(row.inputs, numbers.at("count", "slices", at, "inputs")),
+            )
+        )
+    return Table("", columns, tuple(rows), grouped=True)
+
+
+def worst_words(report: ReportRecord) -> str:
+    """The worst slice of each column beside the data, in a sentence; empty without any."""
+    worst = [row for row in worst_slices(report).values() if row.column != CLASS]
+    named = ", ".join(
+        f"{row.column} {row.name} ({percent(row.value)} % observed, {row.inputs:,} inputs)"
+        for row in worst
+    )
+    return f"The lowest slices observed under {worst[0].source}: {named}." if worst else ""
+
+
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
     level = f"{100 * report.settings.measure.confidence:g} %"
@@ -501,10 +546,3 @@ def _radius_notes(report: ReportRecord) -> list[str]:
     if lines and report.distributions:
         lines.append(nouns.scaled_briefly)
     return lines
-
-
-def radius_text(report: ReportRecord, radius: float) -> str:
-    """A radius of the run as people write it."""
-    texts = {parse_radius(text): text for text in report.settings.measure.radii}
-    texts[report.budget.radius] = report.budget.text
-    return texts.get(radius, f"{radius:g}")

@@ -14,10 +14,9 @@ except ValueError as error:
     ) from error
 
 from nppr.report.evidence import Evidence
-from nppr.report.figures.bracket_figure import brackets
 from nppr.report.figures.figure_style import Drawn, Subject, save, settle, styled
 from nppr.report.figures.parameter_figures import failures, parameters
-from nppr.report.figures.run_figures import floors, history, ladder, radii, rates
+from nppr.report.figures.run_figures import brackets, floors, history, ladder, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.core.tally import Metric
-from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.findings import (
     bounds_of,
@@ -22,7 +21,7 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN, MergedSubject, Number, StatedInterval
 from nppr.report.page.shell import rendered
 from nppr.report.printed_numbers import Numbers
-from nppr.report.quotes import quoted_rows, sentence_of
+from nppr.report.quotes import at_least_line, covered_noise, quoted_rows, sentence_of, stated_bound
 from nppr.report.results_table import describe_subject
 
 _MOST_LANES = 12
