@@ -81,15 +81,10 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
         goal = _VERDICTS[gate.record.verdict].format(name, gate.record.policy)
     tested = _list_requirements(gate) if gate else []
     split = gate.record.split if gate else ""
+    activities = "Argument over the verification activities"
     nodes = [
         _make_node("G5.1", "goal", goal, ["S5.1", "G5.2"], [each["id"] for each in context]),
-        _make_node(
-            "S5.1",
-            "strategy",
-            "Argument over the verification activities",
-            [*(["G5.3"] if tested else []), "G1"],
-            ["J5.1"],
-        ),
+        _make_node("S5.1", "strategy", activities, ["G5.3"] * bool(tested) + ["G1"], ["J5.1"]),
         _make_node("J5.1", "justification", f"{_METHODS} {split}".strip()),
         {**_make_node("G5.2", "goal", _INDEPENDENCE), "undeveloped": True},
         *tested,
@@ -165,10 +160,8 @@ def _list_requirements(gate: FiledGate) -> list[dict[str, Any]]:
         f"The requirements of the policy {record.policy}, tested on {record.data}"
         f" ({record.data_fingerprint}), budget {record.budget}: {record.verdict.value}"
     )
-    held, others = (
-        [each["id"] for each in leaves if (each["kind"] == "solution") is wanted]
-        for wanted in (True, False)
-    )
+    held = [each["id"] for each in leaves if each["kind"] == "solution"]
+    others = [each["id"] for each in leaves if each["kind"] == "finding"]
     return [_make_node("G5.3", "goal", words, held, others), *leaves]
 
 
@@ -187,21 +180,16 @@ def safety_case_mermaid(filed: FiledReport) -> str:
         lines.append(f'  {_id(node["id"])}{before}"{_label(node)}{hashed}"{after}')
     for node in nodes:
         lines += [f"  {_id(node['id'])} --> {_id(other)}" for other in node["supported_by"]]
-        lines += [
-            f"  {_id(node['id'])} -.- {_id(other)}" for other in node.get("in_context_of", ())
-        ]
+        context = node.get("in_context_of", ())
+        lines += [f"  {_id(node['id'])} -.- {_id(other)}" for other in context]
     return "\n".join(lines) + "\n"
 
 
 def _make_node(
-    name: str,
-    kind: str,
-    text: str,
-    supported_by: Sequence[str] = (),
-    in_context_of: Sequence[str] = (),
+    name: str, kind: str, text: str, supported_by: Sequence[str] = (), context: Sequence[str] = ()
 ) -> dict[str, Any]:
     node = {"id": name, "kind": kind, "text": text, "supported_by": list(supported_by)}
-    return {**node, "in_context_of": list(in_context_of)} if in_context_of else node
+    return {**node, "in_context_of": list(context)} if context else node
 
 
 def _make_leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.quotes import at_least_line, radius_text, stated_bound
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.tables import Cell, Column, Output, Table
 from nppr.settings import RARE_ACCURACY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
@@ -107,12 +107,9 @@ def _short(numbers: Numbers, row: Number) -> Cell:
 
 
 def _count(field: str) -> Callable[[Numbers, Number], Cell]:
-    def cell(numbers: Numbers, row: Number) -> Cell:
-        if row.value is None:
-            return _EMPTY
-        return Cell.made_of(getattr(row, field), numbers.of(row, field))
-
-    return cell
+    return lambda numbers, row: (
+        _EMPTY if row.value is None else Cell.made_of(getattr(row, field), numbers.of(row, field))
+    )
 
 
 def _flags(_: Numbers, row: Number) -> Cell:
@@ -153,74 +150,58 @@ DIRECTIONS = {
 
 def _data(name: str, *, interval: bool = False) -> Column:
     """A column for programs alone: CSV, JSON and data frames."""
-    return Column(
-        name, name, interval=interval, terminal=None, page=False, latex=False, markdown=False
-    )
+    outside: tuple[Output, ...] = ("page", "markdown", "latex")
+    return Column(name, name, interval=interval, terminal=None, outside=outside)
 
 
-RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
+def _wide(name: str, heading: str, *outside: Output, number: bool = False) -> Column:
+    """A column for which neither terminals nor papers have room."""
+    return Column(name, heading, number=number, terminal=None, outside=("latex", *outside))
+
+
+_Made = Callable[[Numbers, Number], Cell]
+RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
-    (Column("value", "value{unit}", number=True, latex=False), _value),
-    (Column("interval", "{level} interval", number=True, interval=True, latex=False), _interval),
-    (Column("guaranteed", "guaranteed", number=True, interval=True, latex=False), _guaranteed),
-    (Column("normalised", "/ clean", number=True, latex=False), _normalised),
+    (Column("value", "value{unit}", number=True, outside=("latex",)), _value),
+    (Column("interval", "{level} interval", True, True, outside=("latex",)), _interval),
+    (Column("guaranteed", "guaranteed", True, True, outside=("latex",)), _guaranteed),
+    (Column("normalised", "/ clean", number=True, outside=("latex",)), _normalised),
     # A paper has no room for more: what may be claimed, in the short form.
     (
-        Column(
-            "short",
-            "result{unit} ({level} confidence)",
-            number=True,
-            files=False,
-            page=False,
-            terminal=None,
-            latex=True,
-        ),
+        Column("short", "result{unit} ({level} confidence)", number=True, terminal=None,
+               outside=("page", "markdown", "data")),
         _short,
     ),
     # The page has a sentence for every number instead.
     (
-        Column("statement", "may be claimed", terminal=None, page=False, latex=False),
+        _wide("statement", "may be claimed", "page"),
         lambda numbers, row: Cell.of(None if row.value is None else numbers.claim(row, kind=str)),
     ),
     # The page states the inputs once, above the table.
-    (
-        Column("inputs", "inputs", number=True, terminal=None, page=False, latex=False),
-        _count("inputs"),
-    ),
+    (_wide("inputs", "inputs", "page", number=True), _count("inputs")),
     (Column("draws", "draws", number=True), _count("draws")),
-    (Column("calls", "calls", number=True, terminal=None, latex=False), _count("calls")),
-    (
-        Column("method", "method", terminal=None, latex=False),
-        lambda _, row: Cell.of(row.own.method if row.own else None),
-    ),
-    (
-        Column("claim", "applies to", terminal=None, latex=False),
-        lambda _, row: Cell.of(row.own.claim.value if row.own else None),
-    ),
-    (Column("flags", "flags", terminal=None, latex=False), _flags),
+    (_wide("calls", "calls", number=True), _count("calls")),
+    (_wide("method", "method"), lambda _, row: Cell.of(row.own and row.own.method)),
+    (_wide("claim", "applies to"), lambda _, row: Cell.of(row.own and row.own.claim.value)),
+    (_wide("flags", "flags"), _flags),
     # The page lists errors below the table.
-    (
-        Column("error", "error", terminal=None, page=False, latex=False),
-        lambda _, row: Cell.of(row.error),
-    ),
+    (_wide("error", "error", "page"), lambda _, row: Cell.of(row.error)),
     # For programs that quote the number; `low` and `high` are the interval to print.
-    (
-        _data("direction"),
-        lambda _, row: Cell.of(DIRECTIONS[row.direction] if row.direction else None),
-    ),
-    (
-        _data("", interval=True),
-        lambda _, row: Cell(row.shown.ends, "") if row.shown else _EMPTY,
-    ),
-    (_data("printed_method"), lambda _, row: Cell.of(row.shown.method if row.shown else None)),
+    (_data("direction"), lambda _, row: Cell.of(row.direction and DIRECTIONS[row.direction])),
+    (_data("", interval=True), lambda _, row: Cell(row.shown.ends, "") if row.shown else _EMPTY),
+    (_data("printed_method"), lambda _, row: Cell.of(row.shown and row.shown.method)),
     (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
     (_data("radius"), lambda _, row: Cell.of(row.radius)),
-    (_data("rung"), lambda _, row: Cell.of(row.learned.rung if row.learned else None)),
-    (_data("floor"), lambda _, row: Cell.of(row.learned.floor if row.learned else None)),
+    (_data("rung"), lambda _, row: Cell.of(row.learned and row.learned.rung)),
+    (_data("floor"), lambda _, row: Cell.of(row.learned and row.learned.floor)),
     (_data("all_flags"), _flags_on),
-    (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
-)
+    (
+        Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104,
+               outside=("page", "markdown", "latex", "data")),
+        _bar,
+    ),
+)  # fmt: skip
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
@@ -234,13 +215,12 @@ def table_of(
     """
     rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
     if other_radii:
-        rows += {
-            (row.radius, row.metric, row.name): row for row in report.other_radii[::-1]
-        }.values()
+        others = {(row.radius, row.metric, row.name): row for row in report.other_radii[::-1]}
+        rows += others.values()
     quoted = headline_of(report)
     losses = any(row.metric.is_loss for row in rows)
     heads = {
-        "level": f"{100 * report.settings.measure.confidence:g} %",
+        "level": _level(report),
         "unit": "" if losses else " %",
     }
     correct = [
@@ -256,6 +236,10 @@ def table_of(
         grouped=True,
         marked=next((number for number, row in enumerate(rows) if row is quoted), None),
     )
+
+
+def _level(report: ReportRecord) -> str:
+    return f"{100 * report.settings.measure.confidence:g} %"
 
 
 def describe_subject(report: ReportRecord) -> str:
@@ -293,19 +277,17 @@ def as_text(report: ReportRecord, width: int) -> str:
 
 def terminal_tables(report: ReportRecord) -> list[Table]:
     """The ladder and how well it was searched, then the rows that are not on it."""
-    read = [
-        row for row in bounds_of(report) if row.bound and not row.bound.asked
-    ]  # one line states them
+    # One line states the bounds that were not asked for.
+    read = [row for row in bounds_of(report) if row.bound and not row.bound.asked]
     results, steps = table_of(report, read), steps_of(report)
     if not steps:
         return [results]
     rungs = [row for step in steps for row in step.numbers.values() if row.learned]
     ladder = ladder_table(report)
-    searched = [search_table(report)] if report.ladder else []
     return [
         replace(ladder, caption=f"{results.caption}\n\n{ladder.caption}"),
         threat_table(report),
-        *searched,
+        *([search_table(report)] if report.ladder else []),
         replace(table_of(report, [*rungs, *read]), caption="All other results"),
     ]
 
@@ -317,12 +299,13 @@ CLASS = "class"
 def slices_table(report: ReportRecord) -> Table:
     """A row for every slice of the columns beside the data, the worst of each column first."""
     numbers, worst = Numbers(report), worst_slices(report)
-    level = f"{100 * report.settings.measure.confidence:g} %"
     columns = (
         Column("column", "column"),
         Column("slice", "slice"),
         Column("value", "observed %", number=True),
-        Column("", f"{level} interval, all of a column together", number=True, interval=True),
+        Column(
+            "", f"{_level(report)} interval, all of a column together", number=True, interval=True
+        ),
         Column("inputs", "inputs", number=True),
     )
     rows = []
@@ -359,7 +342,7 @@ def worst_words(report: ReportRecord) -> str:
 
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
-    level = f"{100 * report.settings.measure.confidence:g} %"
+    level = _level(report)
     columns = (
         Column("floor", "rho", number=True),
         Column("at_most", f"NPPR % at most, {level} confidence", number=True),
@@ -434,11 +417,8 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     """Explain the metrics of a report, by their names in a table."""
     asked = [row for row in report.numbers if row.bound is None or row.bound.asked]
     present = {row.metric for row in asked}
-    named = " or ".join(
-        dict.fromkeys(
-            row.bound.reference for row in bounds_of(report) if row.bound and row.bound.reference
-        )
-    )
+    bounds = [row.bound for row in bounds_of(report) if row.bound]
+    named = " or ".join(dict.fromkeys(each.reference for each in bounds if each.reference))
     nouns = report.budget.nouns
     legend = {
         _NAMES[metric]: words.format(reference=nouns.refer_to(named), nouns=nouns)
@@ -503,7 +483,7 @@ def _rare_notes(report: ReportRecord) -> list[str]:
             most = percent(entry.limit, "tiny-at-most")
             line += (
                 f"; guaranteed: each of them fails with probability at most {most}, with"
-                f" {100 * report.settings.measure.confidence:g} % confidence for each alone, by its"
+                f" {_level(report)} confidence for each alone, by its"
                 f" {entry.independent_draws:,} or more independent draws"
             )
         lines.append(line)
@@ -538,11 +518,8 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             loss = "loss " if row.metric.is_loss else ""
             text = f"{row.name} {'failed' if row.value is None else loss + claim}"
             firsts.setdefault((row.name, row.metric), text)
-        level = f"{100 * report.settings.measure.confidence:g} % confidence"
-        lines.append(
-            f"{nouns.at_radius.format(radius_text(report, radius))}, {level}:"
-            f" {', '.join(firsts.values())}"
-        )
+        where = nouns.at_radius.format(radius_text(report, radius))
+        lines.append(f"{where}, {_level(report)} confidence: {', '.join(firsts.values())}")
     if lines and report.distributions:
         lines.append(nouns.scaled_briefly)
     return lines
