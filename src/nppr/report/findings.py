@@ -170,7 +170,8 @@ def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
     """Return the lines of every source; all have the same inputs in the same order."""
     if per_input is None:
         return {}
-    lines = {name: _sorted(per_input.of(name)) for name in per_input.sources}
+    sources = {name: per_input.of(name) for name in per_input.sources}
+    lines = {name: each.at(each["index"].argsort(kind="stable")) for name, each in sources.items()}
     first = next(iter(lines.values()), None)
     for source, each in lines.items():
         assert first is not None
@@ -224,10 +225,8 @@ def _rates(lines: dict[str, PerInput], row: Number) -> FloatArray | None:
     """Fraction of correct draws per input; of attacks and corruptions, whether all were."""
     if row.tally not in lines:
         return None
-    correct, draws = lines[row.tally]["correct"], lines[row.tally]["draws"]
-    every = row.metric.is_outcome
-    rates: FloatArray = (correct == draws).astype(np.float64) if every else correct / draws
-    return rates
+    rates: FloatArray = lines[row.tally]["correct"] / lines[row.tally]["draws"]
+    return (rates == 1).astype(np.float64) if row.metric.is_outcome else rates
 
 
 def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
@@ -236,8 +235,3 @@ def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
     inside = [each for source, each in lines.items() if source not in outside]
     unbroken = np.all([each["correct"] == each["draws"] for each in inside], axis=0)
     return np.asarray(unbroken, dtype=np.float64)
-
-
-def _sorted(lines: PerInput) -> PerInput:
-    order = np.argsort(lines["index"], kind="stable")
-    return PerInput({name: column[order] for name, column in lines.columns.items()})

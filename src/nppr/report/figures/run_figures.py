@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, FloatArray, IntArray, Metric
 from nppr.noise.family import FLOOR_NOISE
-from nppr.report.brackets import Bracket, Ends, brackets_of
+from nppr.report.brackets import Ends, brackets_of
 from nppr.report.figures.figure_style import (
     BLUE,
     GREEN,
@@ -41,7 +41,6 @@ from nppr.report.figures.figure_style import (
     whole_axis,
 )
 from nppr.report.ladder_tables import steps_of
-from nppr.report.model import ReportRecord
 from nppr.report.number import MERGED, Number
 from nppr.report.printed_numbers import percent
 from nppr.search.search_record import DistributionRecord, StageRecord
@@ -335,15 +334,13 @@ def brackets(subject: Subject) -> Drawn | None:
         ends = [(each.steps, each.ends[claim]) for each in found if claim in each.ends]
         if ends:
             _draw_band(axes, ends, line, claim)
-    observed = [next(iter(each.ends.values())).at_most.value or 0.0 for each in found]
+    observed = [each.any_ends.at_most.value or 0.0 for each in found]
     axes.plot([each.steps for each in found], observed, color=INK, marker="x", linestyle="",
               label="worst offset found")  # fmt: skip
-    start = _without_offset(subject.report, found[0])
-    if start is not None:
+    start = subject.report.headline(found[0].any_ends.at_least.source, Metric.PR)  # no offset
+    if start is not None and start.value is not None:
         axes.plot([0, 0], ends_of(start), color=BLUE, linewidth=3, alpha=0.5)
-        axes.plot(
-            0, start.value or 0.0, color=BLUE, marker="D", linestyle="", label="no offset (PR)"
-        )
+        axes.plot(0, start.value, color=BLUE, marker="D", linestyle="", label="no offset (PR)")
     axes.set_xlabel(f"longest offset, R / sigma (sigma {found[0].sigma:g})")
     axes.set_xlim(-0.03 * found[-1].steps, found[-1].steps * 1.05)
     percent_axis(axes, "correct")
@@ -377,10 +374,3 @@ def _draw_band(axes: Axes, ends: Sequence[tuple[float, Ends]], line: str, claim:
     for values, colour, name in ((high, PURPLE, "at most"), (low, GREEN, "at least")):
         axes.plot(steps, values, color=colour, linestyle=line, marker="_", markersize=8,
                   label=f"{name}, {claim.value}")  # fmt: skip
-
-
-def _without_offset(report: ReportRecord, bracket: Bracket) -> Number | None:
-    """Return PR under the noise of a bracket."""
-    source = next(iter(bracket.ends.values())).at_least.source
-    row = report.headline(source, Metric.PR)
-    return row if row is not None and row.value is not None else None

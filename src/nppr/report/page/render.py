@@ -93,15 +93,9 @@ def page_of(
 
 def fragment_of(report: ReportRecord) -> str:
     """The answer and the table for a notebook: no script, no style of the page's."""
-    numbers = Numbers(report)
-    return str(
-        rendered(
-            "fragment.html.j2",
-            subject=describe_subject(report),
-            answer=answer(report, numbers),
-            comparison=comparison(report, numbers),
-        )
-    )
+    numbers, subject = Numbers(report), describe_subject(report)
+    parts = {"answer": answer(report, numbers), "comparison": comparison(report, numbers)}
+    return str(rendered("fragment.html.j2", subject=subject, **parts))
 
 
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
@@ -110,13 +104,10 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     # Without features, the search uses a smaller set than the requested one.
     searches = [*(made.search.settings for made in report.distributions), asked]
     family = next((search.family for search in searches if search), None)
-    words = ""
-    if family is not None:
-        words = family.dependency.describe(report.budget.nouns)
     return rendered(
         "admissible.html.j2",
         n=numbers,
-        words=words,
+        words=family.dependency.describe(report.budget.nouns) if family else "",
         per_class=bool(asked and asked.per_class and family and family.dependency.sees_label),
         edges=_edges(report),
         bracket=None if asked or report.distributions else quoted_bracket(report),
@@ -128,17 +119,18 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
 
 def _edges(report: ReportRecord) -> str:
     """How pixels outside the image are made, for readers."""
+    words = {"edges=nearest": "the nearest is repeated", "edges=zeros": "black"}
     parts = (report.budget.transform or "").split(",")
-    chosen = [part.removeprefix("edges=") for part in parts if part.startswith("edges=")]
-    return {"nearest": "the nearest is repeated", "zeros": "black"}.get(
-        chosen[0] if chosen else "", "mirrored at its edge"
-    )
+    return next((words[part] for part in parts if part in words), "mirrored at its edge")
 
 
 def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """Return the body of the section."""
-    nearly = _nearly_always_correct(report)
     relative = [row for row in report.numbers if row.metric.is_of_clean_correct and row.inputs]
+    nearly: dict[str, list[Number]] = {}  # prob_acc of every source that has it, by gamma
+    for row in report.numbers:
+        if row.metric is Metric.PROB_ACC and row.value is not None:
+            nearly.setdefault(row.name, []).append(row)
     return rendered(
         "comparison.html.j2",
         n=numbers,
@@ -172,15 +164,6 @@ def _at_radii(report: ReportRecord) -> list[tuple[Number, list[Number | None]]]:
     return [(row, [table.get((row.name, row.metric)) for table in tables]) for row in shown]
 
 
-def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Number]]:
-    """Prob.Acc of every source that has it, in the order of gamma."""
-    found: dict[str, list[Number]] = {}
-    for row in report.numbers:
-        if row.metric is Metric.PROB_ACC and row.value is not None:
-            found.setdefault(row.name, []).append(row)
-    return found
-
-
 def learned_noise(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """Return the body of the section."""
     rows = {made.name: report.headline(made.name, Metric.NPPR) for made in report.distributions}
@@ -189,15 +172,11 @@ def learned_noise(report: ReportRecord, numbers: Numbers, figures: Sequence[Draw
 
 def flags_and_grade(report: ReportRecord) -> Markup:
     """The section's body: each flag once, with all its messages and sources."""
-    raised = {
-        name: {
-            "messages": list(dict.fromkeys(f.message for f in report.flags if f.id == name)),
-            "sources": list(
-                dict.fromkeys(f.source for f in report.flags if f.id == name and f.source)
-            ),
-        }
-        for name in dict.fromkeys(flag.id for flag in report.flags)
-    }
+    raised: dict[str, dict[str, dict[str, None]]] = {}
+    for flag in report.flags:
+        found = raised.setdefault(flag.id, {"messages": {}, "sources": {}})
+        found["messages"][flag.message] = None
+        found["sources"] |= {flag.source: None} if flag.source else {}
     return rendered("flags.html.j2", report=report, raised=raised)
 
 
@@ -221,8 +200,7 @@ def measured(report: ReportRecord, numbers: Numbers) -> Markup:
 
 def by_slice(report: ReportRecord) -> Markup:
     """What follows the classes; empty for a run without columns beside the data."""
-    words = worst_words(report)
-    if not words:
+    if not (words := worst_words(report)):
         return Markup("")
     table = slices_table(report).to_html("Robustness by slice", "slice-table")
     return rendered("slices.html.j2", words=words, table=table)
