@@ -13,7 +13,7 @@ from nppr.core.tally import Claim, Metric
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, PrintedNumber
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.tables import EMPTY, Cell, Column, Table
 from nppr.statistics.noise_sets import Offset
 
 
@@ -161,6 +161,6 @@ def bracket_table(report: ReportRecord) -> Table:
 
 def _ends_cell(numbers: Numbers, ends: Ends | None) -> Cell:
     if ends is None:
-        return Cell(None, "")
+        return EMPTY
     low, high = ends.printed(numbers)
     return Cell.made_of((ends.low, ends.high), "[", low, ", ", high, "]")

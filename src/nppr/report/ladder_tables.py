@@ -15,9 +15,8 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import Number
 from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import at_least_line, stated_bound
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.tables import EMPTY, Cell, Column, Table
 
-_EMPTY = Cell(None, "")
 AT_LEAST = "at least"
 
 _ENDS = {
@@ -75,7 +74,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
     def cell(row: Number | None) -> Cell:
         if row is None or row.value is None:
-            return Cell(None, "failed") if row else _EMPTY
+            return Cell(None, "failed") if row else EMPTY
         text = numbers.claim(row, row.quoted, cell=True, kind=str)
         parts = (numbers.claim(row, row.quoted, cell=True),)
         return Cell(row.value, text, strong=row is quoted, parts=parts)
@@ -115,7 +114,7 @@ def search_table(report: ReportRecord) -> Table:
         def cell(at: int) -> Cell:
             value = getattr(report.ladder[at], name)
             if value is None:
-                return _EMPTY
+                return EMPTY
             return Cell.made_of(value, numbers.at(form, "ladder", at, name))
 
         return cell
@@ -133,7 +132,7 @@ def search_table(report: ReportRecord) -> Table:
     def strongest(at: int) -> Cell:
         rung = report.ladder[at]
         if rung.strongest is None:
-            return _EMPTY
+            return EMPTY
         value = numbers.at("percent", "ladder", at, "strongest_value")
         return Cell.made_of(rung.strongest_value, f"{rung.strongest} ", value)
 

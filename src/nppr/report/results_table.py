@@ -22,11 +22,10 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.quotes import at_least_line, radius_text, stated_bound
-from nppr.report.tables import Cell, Column, Output, Table
+from nppr.report.tables import EMPTY, Cell, Column, Output, Table
 from nppr.settings import RARE_ACCURACY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
-_EMPTY = Cell(None, "")
 _BAR = 20
 
 _NAMES = {metric: metric.value for metric in Metric} | {Metric.CORRUPTION: "corrupted"}
@@ -60,18 +59,24 @@ class _FlagLink:
         return Markup('<a href="#flag-{0}">{0}</a>').format(self.flag)
 
 
+def _missing(row: Number) -> Cell:
+    return Cell(None, "skipped" if row.flags else "failed")
+
+
 def _value(numbers: Numbers, row: Number) -> Cell:
     if row.value is None:
-        return Cell(None, "skipped" if row.flags else "failed")
+        return _missing(row)
     sign = "≥ " if row.is_lower_bound else ""
     return Cell.made_of(row.value, sign, numbers.of(row))
 
 
 def _interval(numbers: Numbers, row: Number) -> Cell:
-    return _EMPTY if row.own is None else _ends(numbers, row, row.own)
+    return _ends(numbers, row, row.own)
 
 
-def _ends(numbers: Numbers, row: Number, used: StatedInterval) -> Cell:
+def _ends(numbers: Numbers, row: Number, used: StatedInterval | None) -> Cell:
+    if used is None:
+        return EMPTY
     ends = numbers.of(row, "low", used), "-", numbers.of(row, "high", used)
     return Cell.made_of(used.ends, *ends, "*" if used.is_untested else "")
 
@@ -82,9 +87,7 @@ def _guaranteed(numbers: Numbers, row: Number) -> Cell:
     Under a search for bad noise only its upper end applies to the worst noise.
     """
     found = row.guaranteed
-    if found is None:
-        return _EMPTY
-    if row.is_upper_bound:
+    if found is not None and row.is_upper_bound:
         return Cell.made_of(found.ends, "≤ ", numbers.of(row, "high", found))
     return _ends(numbers, row, found)
 
@@ -95,20 +98,20 @@ def _normalised(numbers: Numbers, row: Number) -> Cell:
     metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
     found = numbers.report.headline(row.name, metric)
     if found is None or found.value is None or found.radius != row.radius:
-        return _EMPTY
+        return EMPTY
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
 def _short(numbers: Numbers, row: Number) -> Cell:
     """What may be claimed, as a cell of the ladder states it."""
     if row.value is None:
-        return Cell(None, "skipped" if row.flags else "failed")
+        return _missing(row)
     return Cell(row.value, numbers.claim(row, cell=True, kind=str))
 
 
 def _count(field: str) -> Callable[[Numbers, Number], Cell]:
     return lambda numbers, row: (
-        _EMPTY if row.value is None else Cell.made_of(getattr(row, field), numbers.of(row, field))
+        EMPTY if row.value is None else Cell.made_of(getattr(row, field), numbers.of(row, field))
     )
 
 
@@ -134,7 +137,7 @@ def _flags_on(numbers: Numbers, row: Number) -> Cell:
 def _bar(_: Numbers, row: Number) -> Cell:
     """The value as a bar and its interval as a band, on an axis from 0 to 100 %; a loss has none."""
     if row.value is None or row.own is None or row.metric.is_loss:
-        return _EMPTY
+        return EMPTY
     end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, *row.own.ends))
     band = range(min(first, _BAR - 1), max(first + 1, last))
     return Cell.of("".join("▒" if i in band else "█" if i < end else " " for i in range(_BAR)))
@@ -189,7 +192,7 @@ RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (_wide("error", "error", "page"), lambda _, row: Cell.of(row.error)),
     # For programs that quote the number; `low` and `high` are the interval to print.
     (_data("direction"), lambda _, row: Cell.of(row.direction and DIRECTIONS[row.direction])),
-    (_data("", interval=True), lambda _, row: Cell(row.shown.ends, "") if row.shown else _EMPTY),
+    (_data("", interval=True), lambda _, row: Cell(row.shown.ends, "") if row.shown else EMPTY),
     (_data("printed_method"), lambda _, row: Cell.of(row.shown and row.shown.method)),
     (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
     (_data("radius"), lambda _, row: Cell.of(row.radius)),
@@ -361,7 +364,7 @@ def spectrum_table(report: ReportRecord) -> Table:
             rows.append(
                 (
                     Cell(made.family.floor, f"{made.family.floor:g}"),
-                    _EMPTY if most is None else Cell(most, percent(most, "at-most")),
+                    EMPTY if most is None else Cell(most, percent(most, "at-most")),
                     _value(numbers, row),
                     _interval(numbers, row),
                     Cell(std, f"{std:.3f}"),
@@ -375,13 +378,10 @@ def _median_notes(report: ReportRecord) -> list[str]:
     """State the median of each parameter under the learned laws of a transformation."""
     lines = []
     for made in report.distributions:
-        known = made.diagnostics.parameters
-        parts = [
-            f"{each.name} {known[each.name]:.3g} {each.unit}".strip()
-            for each in report.budget.parameters
-            if each.name in known
-        ]
-        lines += [f"{made.name}: median {', '.join(parts)}"] if parts else []
+        medians = made.diagnostics.parameters
+        shown = [each for each in report.budget.parameters if each.name in medians]
+        texts = [f"{each.name} {medians[each.name]:.3g} {each.unit}".strip() for each in shown]
+        lines += [f"{made.name}: median {', '.join(texts)}"] if texts else []
     return lines
 
 

@@ -117,7 +117,11 @@ def read_run(path: str | Path) -> RunFiles:
     inputs = folder / PER_INPUT
     per_input = read_per_input(inputs) if inputs.exists() else None
     if per_input is not None:
-        _check_lines(per_input, report, inputs)
+        for fault in per_input.faults(report.data.classes, report.data.inputs.evaluate):
+            raise RunFolderError(
+                f"`run` must hold the {PER_INPUT} of its {REPORT}, in {inputs} {fault}. {_AGAIN}"
+            )
+        shares_of(report, lines_of(per_input, folder), folder)
     evidence = read_evidence(folder)
     return RunFiles(folder, report.with_inputs(per_input, evidence), per_input, evidence)
 
@@ -125,9 +129,17 @@ def read_run(path: str | Path) -> RunFiles:
 def report_path(path: str | Path) -> Path:
     """The `report.json` of a finished run, from its folder or from itself."""
     folder = run_folder_of(path)
-    if not (folder / REPORT).exists():
-        raise RunFolderError(_unfinished(folder))
-    return folder / REPORT
+    if (folder / REPORT).exists():
+        return folder / REPORT
+    if (folder / "run.json").exists():
+        raise RunFolderError(
+            f"`run` must be a finished run, {str(folder)!r} holds one without a {REPORT}."
+            " Repeat its command with --resume to finish it."
+        )
+    raise RunFolderError(
+        f"`run` must be a folder that nppr has written, {str(folder)!r} holds no {REPORT}."
+        " Example: nppr report runs/mine"
+    )
 
 
 def read_report(path: str | Path) -> Report:
@@ -153,8 +165,7 @@ def read_model(path: str | Path, model: type[_Model], version: int, name: str) -
         _check_version(text, version, name, path)
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise RunFolderError(_fault(first, name, path)) from error
+        raise RunFolderError(_fault(error.errors(include_url=False)[0], name, path)) from error
     except (OSError, UnicodeDecodeError, SpecError) as error:
         raise RunFolderError(f"`{name}` must be readable, cannot read {path}: {error}") from error
 
@@ -206,27 +217,6 @@ def _number_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{place}.intervals", "a list of at least one interval, got none"
             if row.bound and row.bound.bounded is None:
                 yield f"{name}.{place}.subject.noise_set", "the set that the bound is for, got null"
-
-
-def _check_lines(per_input: PerInput, report: ReportRecord, file: Path) -> None:
-    """Raise unless the lines are whole, in range, and their means are the numbers of the report."""
-    for fault in per_input.faults(report.data.classes, report.data.inputs.evaluate):
-        raise RunFolderError(
-            f"`run` must hold the {PER_INPUT} of its {REPORT}, in {file} {fault}. {_AGAIN}"
-        )
-    shares_of(report, lines_of(per_input, file.parent), file.parent)
-
-
-def _unfinished(folder: Path) -> str:
-    if (folder / "run.json").exists():
-        return (
-            f"`run` must be a finished run, {str(folder)!r} holds one without a {REPORT}."
-            " Repeat its command with --resume to finish it."
-        )
-    return (
-        f"`run` must be a folder that nppr has written, {str(folder)!r} holds no {REPORT}."
-        " Example: nppr report runs/mine"
-    )
 
 
 def write_rendered(

@@ -45,8 +45,7 @@ _RANGE = re.compile(r"(?<=\d)-(?=\d)")
 class CellPart(Protocol):
     """A piece of a cell that a page renders in a special way; `str` gives its text."""
 
-    def __html__(self) -> str:
-        """The piece as HTML."""
+    def __html__(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,9 @@ class Cell:
     def __html__(self) -> str:
         text = Markup("").join(self.parts or (self.text,))
         return Markup("<strong>{}</strong>").format(text) if self.strong else text
+
+
+EMPTY = Cell(None, "")
 
 
 @dataclass(frozen=True)

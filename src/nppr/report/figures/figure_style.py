@@ -198,13 +198,11 @@ class Subject:
         return looks_of(self.report)
 
     def look(self, name: str) -> RowLook:
-        """The look of a row."""
         return self.looks.get(name, RowLook(GREY, "o", "-", ""))
 
     def class_name(self, label: int) -> str:
         """The name of a class, shortened for a figure."""
-        names = self.report.data.class_names
-        return named(names[label]) if 0 <= label < len(names) else str(label)
+        return named(self.report.data.class_name(label))
 
 
 def name_headlines(numbers: Iterable[Number]) -> dict[str, Number]:
