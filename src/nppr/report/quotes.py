@@ -65,10 +65,8 @@ def sentence_of(
     """Return the sentence on a number, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval or row.shown
     assert used is not None
-    sentence = _SENTENCES[row.metric]
-    if row.learned is not None and row.radius != report.budget.radius:
-        sentence = _SCALED
-    start = kind(sentence).format(
+    scaled = row.learned is not None and row.radius != report.budget.radius
+    start = kind(_SCALED if scaled else _SENTENCES[row.metric]).format(
         noise=noise_of(report, row),
         least=100 * (1 - (row.gamma or 0.0)),
         nouns=report.budget.nouns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from markupsafe import Markup
 from rich.console import Console
@@ -115,6 +116,18 @@ def _count(field: str) -> Callable[[Numbers, Number], Cell]:
     )
 
 
+def _fact(path: str) -> Callable[[Numbers, Number], Cell]:
+    """A fact of the number that is printed as it is; empty if any part of the path is None."""
+
+    def cell(_: Numbers, row: Number) -> Cell:
+        value: Any = row
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return Cell.of(value)
+
+    return cell
+
+
 def _flags(_: Numbers, row: Number) -> Cell:
     links = [part for flag in row.shown_flags for part in (", ", _FlagLink(flag))]
     return Cell.made_of(" ".join(row.shown_flags), *links[1:])
@@ -165,7 +178,7 @@ def _wide(name: str, heading: str, *outside: Output, number: bool = False) -> Co
 _Made = Callable[[Numbers, Number], Cell]
 RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
-    (Column("source", "source"), lambda _, row: Cell.of(row.name)),
+    (Column("source", "source"), _fact("name")),
     (Column("value", "value{unit}", number=True, outside=("latex",)), _value),
     (Column("interval", "{level} interval", True, True, outside=("latex",)), _interval),
     (Column("guaranteed", "guaranteed", True, True, outside=("latex",)), _guaranteed),
@@ -185,19 +198,19 @@ RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (_wide("inputs", "inputs", "page", number=True), _count("inputs")),
     (Column("draws", "draws", number=True), _count("draws")),
     (_wide("calls", "calls", number=True), _count("calls")),
-    (_wide("method", "method"), lambda _, row: Cell.of(row.own and row.own.method)),
-    (_wide("claim", "applies to"), lambda _, row: Cell.of(row.own and row.own.claim.value)),
+    (_wide("method", "method"), _fact("own.method")),
+    (_wide("claim", "applies to"), _fact("own.claim.value")),
     (_wide("flags", "flags"), _flags),
     # The page lists errors below the table.
-    (_wide("error", "error", "page"), lambda _, row: Cell.of(row.error)),
+    (_wide("error", "error", "page"), _fact("error")),
     # For programs that quote the number; `low` and `high` are the interval to print.
     (_data("direction"), lambda _, row: Cell.of(row.direction and DIRECTIONS[row.direction])),
     (_data("", interval=True), lambda _, row: Cell(row.shown.ends, "") if row.shown else EMPTY),
-    (_data("printed_method"), lambda _, row: Cell.of(row.shown and row.shown.method)),
+    (_data("printed_method"), _fact("shown.method")),
     (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
-    (_data("radius"), lambda _, row: Cell.of(row.radius)),
-    (_data("rung"), lambda _, row: Cell.of(row.learned and row.learned.rung)),
-    (_data("floor"), lambda _, row: Cell.of(row.learned and row.learned.floor)),
+    (_data("radius"), _fact("radius")),
+    (_data("rung"), _fact("learned.rung")),
+    (_data("floor"), _fact("learned.floor")),
     (_data("all_flags"), _flags_on),
     (
         Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104,

@@ -81,9 +81,14 @@ def looks_of(report: ReportRecord) -> dict[str, RowLook]:
     count: Counter[Metric] = Counter()
     for row in report.numbers:
         if row.metric in HUES and row.name not in found:
-            looks = (HUES[row.metric], MARKERS, LINES, HATCHES)
-            found[row.name] = RowLook(*(each[count[row.metric] % len(each)] for each in looks))
+            number, hues = count[row.metric], HUES[row.metric]
             count[row.metric] += 1
+            found[row.name] = RowLook(
+                hues[number % len(hues)],
+                MARKERS[number % len(MARKERS)],
+                LINES[number % len(LINES)],
+                HATCHES[number % len(HATCHES)],
+            )
     return found
 
 
@@ -120,8 +125,9 @@ def panel_grid(
     columns = min(most, count)
     rows = -(-count // columns)
     figure = new_figure(rest + row * rows, width)
-    shared = {"sharex": "x" in share, "sharey": "y" in share}
-    axes = figure.subplots(rows, columns, **shared, squeeze=False).ravel()
+    axes = figure.subplots(
+        rows, columns, sharex="x" in share, sharey="y" in share, squeeze=False
+    ).ravel()
     for unused in axes[count:]:
         unused.set_axis_off()
     return figure, axes.tolist()

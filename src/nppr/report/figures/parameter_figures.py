@@ -164,7 +164,8 @@ def _stairs(axes: Axes, values: FloatArray, each: ParameterRecord, **look: str) 
 def _map(axes: Axes, points: FloatArray, known: Sequence[ParameterRecord]) -> None:
     """The fraction of points `(N, 2)` in every field as its shade."""
     ranges = [(each.low, each.high) for each in known]
-    axes.hist2d(*points.T, bins=MAP_BINS, range=ranges, cmap="Purples", rasterized=True)
+    x, y = points.T
+    axes.hist2d(x, y, bins=MAP_BINS, range=ranges, cmap="Purples", rasterized=True)
 
 
 def _drawn(figure: Figure, words: str, which: str) -> Drawn:
