@@ -18,19 +18,11 @@ from nppr.report.number import MERGED, LearnedSubject, Number
 from nppr.report.per_input import PerInput
 from nppr.statistics.paired import Share
 
-ORDER = (
-    Metric.ACCURACY,
-    Metric.AR,
-    Metric.NPPR,
-    Metric.PR,
-    Metric.CORRUPTION,
-    Metric.BOUND,
-    Metric.STRESS,
-)
-"""Metrics in a table, in the order of the theory: AR <= NPPR <= PR."""
-
 SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics that are fractions of inputs, in the order of a table; more is better in all of them."""
+
+ORDER = (*SHARES, Metric.BOUND, Metric.STRESS)
+"""Metrics in a table, in the order of the theory: AR <= NPPR <= PR."""
 
 Key = tuple[Metric, str]
 """A metric and the name of a number."""
@@ -66,9 +58,8 @@ def table_rows(report: ReportRecord) -> list[Number]:
         learned = row.learned.place if row.learned else (0.0, 0, 0)
         return (ORDER.index(row.metric), *learned, value)
 
-    return sorted(
-        (row for row in rows if not (row.with_references and row.tally in alone)), key=place
-    )
+    shown = (row for row in rows if not (row.with_references and row.tally in alone))
+    return sorted(shown, key=place)
 
 
 def bounds_of(report: ReportRecord) -> list[Number]:
@@ -175,9 +166,8 @@ def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
     first = next(iter(lines.values()), None)
     for source, each in lines.items():
         assert first is not None
-        same = all(
-            np.array_equal(each[column], first[column]) for column in ("index", "clean_correct")
-        )
+        columns = "index", "clean_correct"
+        same = all(np.array_equal(each[name], first[name]) for name in columns)
         if not same or each["draws"].min() < 1:
             raise RunFolderError(
                 f"`run` must hold a per_input.csv with the same inputs for every source, in"

@@ -180,8 +180,8 @@ RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), _fact("name")),
     (Column("value", "value{unit}", number=True, outside=("latex",)), _value),
-    (Column("interval", "{level} interval", True, True, outside=("latex",)), _interval),
-    (Column("guaranteed", "guaranteed", True, True, outside=("latex",)), _guaranteed),
+    (Column("interval", "{level} interval", number=True, interval=True, outside=("latex",)), _interval),
+    (Column("guaranteed", "guaranteed", number=True, interval=True, outside=("latex",)), _guaranteed),
     (Column("normalised", "/ clean", number=True, outside=("latex",)), _normalised),
     # A paper has no room for more: what may be claimed, in the short form.
     (
@@ -234,11 +234,8 @@ def table_of(
         others = {(row.radius, row.metric, row.name): row for row in report.other_radii[::-1]}
         rows += others.values()
     quoted = headline_of(report)
-    losses = any(row.metric.is_loss for row in rows)
-    heads = {
-        "level": _level(report),
-        "unit": "" if losses else " %",
-    }
+    unit = "" if any(row.metric.is_loss for row in rows) else " %"
+    heads = {"level": _level(report), "unit": unit}
     correct = [
         round((row.value or 0) * row.inputs) if row.metric is Metric.ACCURACY else row.inputs
         for row in report.numbers
@@ -315,25 +312,21 @@ CLASS = "class"
 def slices_table(report: ReportRecord) -> Table:
     """A row for every slice of the columns beside the data, the worst of each column first."""
     numbers, worst = Numbers(report), worst_slices(report)
+    heading = f"{_level(report)} interval, all of a column together"
     columns = (
         Column("column", "column"),
         Column("slice", "slice"),
         Column("value", "observed %", number=True),
-        Column(
-            "", f"{_level(report)} interval, all of a column together", number=True, interval=True
-        ),
+        Column("", heading, number=True, interval=True),
         Column("inputs", "inputs", number=True),
     )
     rows = []
     for at, row in enumerate(report.slices):
         if row.column == CLASS:
             continue
-        upper = row.direction is Direction.UPPER_BOUND
-        ends = (
-            numbers.at("at-least", "slices", at, "low"),
-            numbers.at("at-most", "slices", at, "high"),
-        )
-        interval = ("≤ ", ends[1]) if upper else (ends[0], "-", ends[1])
+        low = numbers.at("at-least", "slices", at, "low")
+        high = numbers.at("at-most", "slices", at, "high")
+        interval = ("≤ ", high) if row.direction is Direction.UPPER_BOUND else (low, "-", high)
         rows.append(
             (
                 Cell.of(row.column),
@@ -447,9 +440,9 @@ def _reference_notes(report: ReportRecord) -> list[str]:
     """A line for every set whose lowest source on the select split was a reference noise."""
     won = {made.name: made.winner for made in report.distributions if made.winner}
     kind = report.budget.nouns.noise
+    worse = f"{kind} was worse than the learned {kind} on the select split"
     return [
-        f"{row.name}: {won[row.subject.noise]} {kind} was worse than the learned {kind} on the select"
-        " split"
+        f"{row.name}: {won[row.subject.noise]} {worse}"
         for row in table_rows(report)
         if row.with_references and row.subject.noise in won
     ]
