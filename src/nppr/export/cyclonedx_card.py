@@ -7,11 +7,10 @@ the metric.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import Document
+from nppr.export.documents import Document, as_json
 
 SPEC_VERSION = "1.6"
 
@@ -75,11 +74,6 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
     }
 
 
-def cyclonedx_json(filed: FiledReport) -> str:
-    """Return the document as JSON."""
-    return json.dumps(cyclonedx_card(filed), indent=2, ensure_ascii=False) + "\n"
-
-
 def _describe_metric(each: NumberClaim) -> dict[str, Any]:
     ends = {"lowerBound": each.low, "upperBound": each.high}
     return {
@@ -98,4 +92,4 @@ def _list_properties(name: str, **facts: object) -> list[dict[str, str]]:
     return [{"name": f"nppr:{name}:{fact}", "value": str(value)} for fact, value in facts.items()]
 
 
-CYCLONEDX_CARD = Document({".cdx.json": cyclonedx_json})
+CYCLONEDX_CARD = Document({".cdx.json": as_json(cyclonedx_card)})

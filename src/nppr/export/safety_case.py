@@ -8,13 +8,12 @@ its hash. Upper bounds never support robustness; they are stated as its limits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import Document
+from nppr.export.documents import Document, as_json
 from nppr.report.model import ReportRecord
 from nppr.report.results_table import describe_subject
 from nppr.statistics.sequential import Verdict
@@ -84,7 +83,7 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
     activities = "Argument over the verification activities"
     nodes = [
         _make_node("G5.1", "goal", goal, ["S5.1", "G5.2"], [each["id"] for each in context]),
-        _make_node("S5.1", "strategy", activities, ["G5.3"] * bool(tested) + ["G1"], ["J5.1"]),
+        _make_node("S5.1", "strategy", activities, ["G5.3", "G1"] if tested else ["G1"], ["J5.1"]),
         _make_node("J5.1", "justification", f"{_METHODS} {split}".strip()),
         {**_make_node("G5.2", "goal", _INDEPENDENCE), "undeveloped": True},
         *tested,
@@ -165,11 +164,6 @@ def _list_requirements(gate: FiledGate) -> list[dict[str, Any]]:
     return [_make_node("G5.3", "goal", words, held, others), *leaves]
 
 
-def safety_case_json(filed: FiledReport) -> str:
-    """Return the fragment as JSON."""
-    return json.dumps(safety_case(filed), indent=2, ensure_ascii=False) + "\n"
-
-
 def safety_case_mermaid(filed: FiledReport) -> str:
     """Return the fragment as a Mermaid diagram."""
     nodes = safety_case(filed)["nodes"]
@@ -212,4 +206,6 @@ def _label(node: dict[str, Any]) -> str:
     return "".join(marks.get(letter, letter) for letter in text)
 
 
-SAFETY_CASE = Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True)
+SAFETY_CASE = Document(
+    {".json": as_json(safety_case), ".mmd": safety_case_mermaid}, takes_gate=True
+)

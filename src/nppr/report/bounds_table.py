@@ -38,12 +38,13 @@ def bounds_table(report: ReportRecord) -> Table:
             cells["patterns"] = Cell.of(row.draws)
     shown = [name for name in _HEADINGS if any(name in cells for cells in found.values())]
     shared = any(name.startswith("shared") for name in shown)
+    wide = _WIDE if shared else ()
     columns = (
         *_set_columns(report),
         Column("draws", "draws", number=True, terminal=None),
         *([Column("patterns", "patterns", number=True, terminal=None)] if shared else []),
         *(
-            Column(name, _HEADINGS[name], number=True, terminal=110 * (shared and name in _WIDE))
+            Column(name, _HEADINGS[name], number=True, terminal=110 if name in wide else 0)
             for name in shown
         ),
     )

@@ -55,9 +55,8 @@ def steps_of(report: ReportRecord) -> list[Step]:
         for end, row in ends.items()
     )
     steps = []
-    for each in sorted(
-        {replace(found, floor=0.0) for found, _ in learned}, key=lambda each: each.place
-    ):
+    sets = {replace(admissible, floor=0.0) for admissible, _ in learned}
+    for each in sorted(sets, key=lambda each: each.place):
         same = [pair for pair in learned if replace(pair[0], floor=0.0) == each]
         # If the lowest source of the set is a reference noise, it comes before the learned noise.
         widest = sorted(same, key=lambda pair: by_width(pair[1]))
@@ -152,12 +151,10 @@ def search_table(report: ReportRecord) -> Table:
         (column("strongest", "rival"), strongest),
         (column("select_inputs", "inputs (half, all)", None), number("count", "select_inputs")),
     ]
-    if all(rung.smaller_radius is None for rung in report.ladder):  # as under a transformation
+    if not _has_smaller_radius(report):
         columns = [each for each in columns if each[0].name != "smaller_radius"]
-    rungs = enumerate(report.ladder)
-    order = [
-        at for at, _ in sorted(rungs, key=lambda each: (each[1].floor, each[1].dependency.depth))
-    ]
+    places = [(rung.floor, rung.dependency.depth) for rung in report.ladder]
+    order = sorted(range(len(places)), key=places.__getitem__)
     law = report.budget.nouns.noise
     return Table(
         f"How well each worst {law} was searched for: observed %, spread in percentage points",
@@ -180,9 +177,13 @@ SEARCH_WORDS = {
 
 def search_words(report: ReportRecord) -> dict[str, str]:
     """Explain the columns of the table of searches in the words of the budget."""
-    shown = {column.name for column in search_table(report).columns}
     return {
         name: words.format(nouns=report.budget.nouns)
         for name, words in SEARCH_WORDS.items()
-        if name != "1-rho" or "smaller_radius" in shown
+        if name != "1-rho" or _has_smaller_radius(report)
     }
+
+
+def _has_smaller_radius(report: ReportRecord) -> bool:
+    """Whether the smaller radius was tried; under a transformation it was not."""
+    return any(rung.smaller_radius is not None for rung in report.ladder)

@@ -316,13 +316,15 @@ CLASS_NAMES = 30
 
 def bands(subject: Subject) -> Drawn | None:
     """A heat map with one row per class, of the first source whose noise sees the label."""
-    made = {each.name: each.family.dependency for each in subject.report.distributions}
-    seeing = [
-        each for each in subject.draws if each.source in made and made[each.source].sees_label
-    ]
-    if not seeing or (plane := plane_of(rows := flat(seeing[0].many))) is None:
+    rungs = {each.name: each.family.dependency for each in subject.report.distributions}
+    seeing = [name for name, rung in rungs.items() if rung.sees_label]
+    draws = next((each for each in subject.draws if each.source in seeing), None)
+    if draws is None:
         return None
-    draws = seeing[0]
+    rows = flat(draws.many)
+    plane = plane_of(rows)
+    if plane is None:
+        return None
     values = plane.of(rows)[:, 0]
     labels: IntArray = np.repeat(draws.labels.numpy(), draws.many.shape[1])
     classes = np.unique(labels)

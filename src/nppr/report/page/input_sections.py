@@ -244,10 +244,9 @@ def png(image: Tensor) -> Markup:
     # More than three channels are not colours: their mean is shown.
     if pixels.shape[0] not in (1, 3):
         pixels = pixels.mean(axis=0, keepdims=True).round()
-    pixels = pixels.astype(np.uint8)
-    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1))
-    if max(picture.size) > LARGEST_PICTURE:
-        picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
+    pixels = np.moveaxis(pixels.astype(np.uint8), 0, -1)
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))  # smaller ones keep their size
     file = io.BytesIO()
     picture.save(file, format="PNG", optimize=True)
     text = base64.b64encode(file.getvalue()).decode()
