@@ -11,7 +11,7 @@ import nppr
 from helpers import half_classifier, two_class_data
 from nppr.report.findings import worst_slices
 from nppr.report.page import render
-from nppr.report.slices_table import slices_table, worst_words
+from nppr.report.results_table import slices_table, worst_words
 from nppr.statistics.betting import betting
 
 

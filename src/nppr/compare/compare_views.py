@@ -204,7 +204,7 @@ DIFFERENCE_COLUMNS: tuple[tuple[Column, Callable[[Compared, Difference], Cell]],
         lambda _, found: Cell(found.method, METHODS[found.method]),
     ),
     (
-        Column("inputs", "common inputs", number=True, terminal=None, page=False),
+        Column("inputs", "common inputs", number=True, terminal=None, outside=("page",)),
         lambda _, found: Cell.of(found.inputs),
     ),
     (
