@@ -17,7 +17,6 @@ from nppr.core.tally import Direction, Metric
 from nppr.data import Data, overlaps
 from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord
 from nppr.report.number import Number
-from nppr.settings import QUICK
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
 
@@ -261,11 +260,6 @@ def audit_flags(audits: Sequence[AuditRecord]) -> tuple[Flag, ...]:
             )
         )
     return tuple(found)
-
-
-def effort_flags(effort: str) -> tuple[Flag, ...]:
-    """Return the flag of a quick run, if it is one."""
-    return (flag(QUICK_RUN),) if effort == QUICK else ()
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:

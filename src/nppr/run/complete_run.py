@@ -16,26 +16,28 @@ import torch
 from nppr.core.budget import Budget
 from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.data import Split, short_digests
-from nppr.doctor import (
-    audit_flags,
-    check_ladder,
-    check_model,
-    check_results,
-    effort_flags,
-    flag,
-    grade,
-    number_flags,
-    overlap_flags,
-)
 from nppr.doctor.flags import (
     BY_SCORES,
     FITTED_ON,
     NO_FEATURES,
     NORMALISATION,
     PRECISION,
+    QUICK_RUN,
     RARE_PARTLY,
+    audit_flags,
+    flag,
+    grade,
+    number_flags,
+    overlap_flags,
 )
-from nppr.doctor.result_checks import FEWEST_CLEAN_CORRECT, accuracy_beside_chance, is_guessing
+from nppr.doctor.model_checks import check_model
+from nppr.doctor.result_checks import (
+    FEWEST_CLEAN_CORRECT,
+    accuracy_beside_chance,
+    check_ladder,
+    check_results,
+    is_guessing,
+)
 from nppr.errors import ClassifierError, RunStopped
 from nppr.formats import names_code
 from nppr.models import within_memory
@@ -51,15 +53,14 @@ from nppr.report.model import (
 from nppr.report.number import LearnedSubject, Number
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import collect_evidence
-from nppr.run.joint_bounds import apply_supersets
 from nppr.run.ladder import describe_rungs, make_per_input_noise, plan_checks
-from nppr.run.lowest_numbers import correct_lowest
+from nppr.run.make_numbers import apply_supersets, correct_lowest, measure_slices
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
 from nppr.run.shards import share_out
-from nppr.run.slice_results import measure_slices
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
+from nppr.settings import QUICK
 from nppr.sources import NPPR, Source, references, share_error
 from nppr.statistics.estimates import allow_for_audit, estimate_accuracy
 
@@ -266,7 +267,7 @@ def _report(
         ),
         *_unfinished(growth, rare),
         *audit_flags(audits),
-        *effort_flags(settings.effort),
+        *([flag(QUICK_RUN)] if settings.effort == QUICK else []),
     ]
     classifier = run.classifier
     report = Report(
