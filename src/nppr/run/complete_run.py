@@ -51,11 +51,10 @@ from nppr.report.model import (
     Timing,
 )
 from nppr.report.number import LearnedSubject, Number
-from nppr.run.assessment_run import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.collect_evidence import collect_evidence
 from nppr.run.ladder import describe_rungs, make_per_input_noise, plan_checks
 from nppr.run.make_numbers import apply_supersets, correct_lowest, measure_slices
-from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
 from nppr.run.shards import share_out
 from nppr.search.learned_noise import LearnedNoise
@@ -339,7 +338,7 @@ def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Numbe
                 continue
             try:
                 moved = run.fitted(source.at(other))
-                tally = run.tally(moved, _at(source, other))
+                tally = run.tally(run.plan(moved, _at(source, other)))
                 found = run.read(moved, tally)
                 rows += [
                     row.model_copy(update={"tally": None})

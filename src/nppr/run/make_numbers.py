@@ -231,10 +231,11 @@ def _bounded(row: Number) -> NoiseSet | None:
 def _larger(row: Number, other: Number) -> Number:
     """The row with what another shows, if that is a larger value of the same set, or a larger set."""
     mine, its = _bounded(row), _bounded(other)
-    if mine is None or its is None or row.value is None or other.value is None:
+    if not (mine and its and other.bound and row.own and other.own):
+        return row
+    if row.value is None or other.value is None:
         return row
     if other.value > row.value if its == mine else its.contains(mine):
-        assert row.own and other.own and other.bound
         moved = row.with_subject(density_ratio=other.bound.density_ratio, size=other.bound.size)
         ends = {"low": other.own.low, "method": other.own.method}
         shown = moved.with_intervals(row.own.model_copy(update=ends))

@@ -248,7 +248,7 @@ class Growth:
             tallies = {}
             for source in drawn:
                 try:
-                    tallies[source.name] = self.run.tally(source)
+                    tallies[source.name] = self.run.tally(self.run.plan(source))
                 except RunStopped:
                     raise
                 except Exception:  # its row states why when all are measured

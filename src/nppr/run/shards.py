@@ -17,7 +17,7 @@ import pickle
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,11 @@ from nppr.errors import NpprError, RunFolderError, RunStopped
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
-from nppr.run.assessment_run import AssessmentRun
-from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.resolve import Resolved
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
-from nppr.system.worker_pools import pack
+from nppr.system.worker_pools import WorkerPool, pack
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +68,33 @@ class ShardWork:
     folder: Path
     start_folder: str
 
-    def place(self, part: int, parts: int) -> Path:
-        """The folder of a part."""
-        return shard_folder(self.folder, part, parts)
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of the inputs, and the folder of its finished blocks."""
+
+    shards: Path
+    identity: str
+    number: int
+    parts: int
+
+    @property
+    def folder(self) -> Path:
+        return self.shards / f"{self.number + 1}-of-{self.parts}"
+
+    @property
+    def progress(self) -> Path:
+        return self.folder / PROGRESS_FILE
+
+    def rows(self, planned: PlannedMeasurement) -> IntArray:
+        return planned.rows(self.number, self.parts)
+
+    def file(self, planned: PlannedMeasurement) -> FileStore:
+        """Return the store of the blocks of a measurement in this part."""
+        slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
+        which = f"shard {self.number + 1} of {self.parts}, {planned.inputs} inputs"
+        path = self.folder / f"{slug}.safetensors"
+        return FileStore(path, f"{self.identity} {planned.stored} {which}")
 
 
 @dataclass
@@ -93,27 +116,15 @@ class PartStore:
         self.file.save(blocks.of(self.rows), now=now)
 
 
-def shard_folder(folder: Path, part: int, parts: int) -> Path:
-    """Return the folder of a part; parts are numbered from 1."""
-    return folder / f"{part + 1}-of-{parts}"
-
-
 def share_out(run: AssessmentRun, planned: Sequence[PlannedMeasurement]) -> None:
     """Measure planned sources in shards, if the run has several workers; keep all in its stores."""
     if run.pool is None or not planned:
         return
-    with _shards_folder(run) as folder:
-        _Sharing(run, tuple(planned), folder).measure()
-
-
-@contextlib.contextmanager
-def _shards_folder(run: AssessmentRun) -> Iterator[Path]:
-    """Yield the folder of all shards: in the run folder, or a temporary one."""
     if run.folder is not None:
-        yield run.folder.path.resolve() / SHARDS
+        _Sharing(run, run.pool, tuple(planned), run.folder.path.resolve() / SHARDS).measure()
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+        _Sharing(run, run.pool, tuple(planned), Path(folder)).measure()
 
 
 class _Sharing:
@@ -122,29 +133,32 @@ class _Sharing:
     def __init__(
         self,
         run: AssessmentRun,
+        pool: WorkerPool,
         planned: tuple[PlannedMeasurement, ...],
         folder: Path,
     ) -> None:
-        assert run.pool is not None
-        self.run, self.planned, self.folder = run, planned, folder
-        self.pool, self.parts = run.pool, run.parts or run.pool.slots
+        self.run, self.pool, self.planned, self.folder = run, pool, planned, folder
         self.identity = run.folder.identity if run.folder else ""
+        self.parts = [
+            _Part(folder, self.identity, number, pool.slots) for number in range(pool.slots)
+        ]
 
     def measure(self) -> None:
         """Measure everything that is not finished; raise `RunStopped` if a shard could not end."""
-        run = self.run
+        run, parts = self.run, self.pool.slots
         self._merge()
-        left = [each for each in self.planned if self._is_open(each)]
+        left = tuple(each for each in self.planned if self._is_open(each))
         if not left:
             return
-        todo = self.planned if run.settings.only_merged else tuple(left)
+        todo = self.planned if run.settings.only_merged else left
         work = self._pack(todo)
         jobs = []
-        for part in range(self.parts):
+        for part in self.parts:
             self._seed(todo, part)
-            function = partial(measure_shard, work, part, self.parts)
-            name = f"shard {part + 1} of {self.parts}"
-            jobs.append(Job(str(part), function, label=name))
+            function = partial(measure_shard, work, part.number, parts)
+            jobs.append(
+                Job(str(part.number), function, label=f"shard {part.number + 1} of {parts}")
+            )
         try:
             ended = run_jobs(jobs, self.pool, threads=1, tick=self._report)
         except BaseException:
@@ -161,7 +175,7 @@ class _Sharing:
                 run.folder.require_present()
             first, why = next(iter(ended.failed.items()))
             raise RunStopped(
-                f"{len(ended.failed)} of {self.parts} shards could not be measured, shard"
+                f"{len(ended.failed)} of {parts} shards could not be measured, shard"
                 f" {int(first) + 1}: {why.rstrip('.')}."
             )
 
@@ -193,23 +207,18 @@ class _Sharing:
         assert found is not None
         return found
 
-    def _file(self, planned: PlannedMeasurement, folder: Path, part: int, parts: int) -> FileStore:
-        return shard_file(planned, folder, self.identity, part, parts)
-
     def _is_open(self, planned: PlannedMeasurement) -> bool:
         """Whether some of its blocks are not measured yet."""
         held = self._store(planned).load(planned.inputs)
         return held is None or bool((held.finished < planned.blocks).any())
 
-    def _seed(self, planned: Sequence[PlannedMeasurement], part: int) -> None:
+    def _seed(self, planned: Sequence[PlannedMeasurement], part: _Part) -> None:
         """Give a shard the blocks that its inputs have already."""
-        place = shard_folder(self.folder, part, self.parts)
-        place.mkdir(parents=True, exist_ok=True)
+        part.folder.mkdir(parents=True, exist_ok=True)
         for each in planned:
-            rows = each.rows(part, self.parts)
-            file = self._file(each, self.folder, part, self.parts)
+            rows, file = part.rows(each), part.file(each)
             if self.run.folder is not None:
-                self.run.folder.list_files(file.path, place / PROGRESS_FILE)
+                self.run.folder.list_files(file.path, part.progress)
             held = self._store(each).load(each.inputs)
             if held is not None and held.finished[rows].any():
                 file.save(held.of(rows), now=True)
@@ -220,17 +229,16 @@ class _Sharing:
             match = _FOLDER.fullmatch(place.name)
             if match is None or place.is_symlink():
                 continue
-            part, parts = int(match[1]) - 1, int(match[2])
-            for planned in self.planned if 0 <= part < parts else ():
-                file = self._file(planned, self.folder, part, parts)
-                rows = planned.rows(part, parts)
+            part = _Part(self.folder, self.identity, int(match[1]) - 1, int(match[2]))
+            for planned in self.planned if 0 <= part.number < part.parts else ():
+                rows, file = part.rows(planned), part.file(planned)
                 held = file.load(len(rows)) if len(rows) else None
                 if held is not None:
                     _merge_into(self._store(planned), held, rows, planned.inputs)
                 file.path.unlink(missing_ok=True)
-            (place / PROGRESS_FILE).unlink(missing_ok=True)
+            part.progress.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # a file of somebody else stays
-                place.rmdir()
+                part.folder.rmdir()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
@@ -239,24 +247,14 @@ class _Sharing:
         if self.run.progress is None:
             return
         whole: dict[str, list[int]] = {}
-        for part in range(self.parts):
-            for name, counts in _read_progress(shard_folder(self.folder, part, self.parts)).items():
-                known = whole.setdefault(name, [0, 0, 0])
+        for part in self.parts:
+            for name, counts in _read_progress(part.progress).items():
+                known = whole.get(name, [0, 0])
                 whole[name] = [before + more for before, more in zip(known, counts, strict=True)]
-        for name, (done, _, correct) in whole.items():
-            total = next(
-                (each.inputs * each.draws for each in self.planned if each.stored == name), done
-            )
-            self.run.progress(Progress(name, done, max(total, done), correct))
-
-
-def shard_file(
-    planned: PlannedMeasurement, folder: Path, identity: str, part: int, parts: int
-) -> FileStore:
-    """Return the store of the blocks of a measurement in a shard."""
-    slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
-    path = shard_folder(folder, part, parts) / f"{slug}.safetensors"
-    return FileStore(path, planned.identity(identity, part, parts))
+        totals = {each.stored: each.inputs * each.draws for each in self.planned}
+        for name, (done, correct) in whole.items():
+            total = max(totals.get(name, done), done)
+            self.run.progress(Progress(name, done, total, correct))
 
 
 def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None:
@@ -276,9 +274,9 @@ def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None
     store.save(merged, now=True)
 
 
-def _read_progress(place: Path) -> dict[str, list[int]]:
+def _read_progress(path: Path) -> dict[str, list[int]]:
     try:
-        found = json.loads((place / PROGRESS_FILE).read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -289,13 +287,12 @@ class _Reporter:
     """Writes how far a shard is, so that the process of the run can show it."""
 
     path: Path
-    counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     _written: float = 0.0
 
     def report(self, state: Progress, name: str, others: int) -> None:
         """`others` are draws of inputs that are not of this shard, which count as done."""
-        total = state.total - others
-        self.counts[name] = (state.done - others, total, state.correct)
+        self.counts[name] = (state.done - others, state.correct)
         now = time.monotonic()
         if now - self._written >= SECONDS_BETWEEN_REPORTS or state.done >= state.total:
             self._written = now
@@ -317,11 +314,11 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
     data, classifier = _open(work)
     split = data.evaluate
     broken = ~work.clean_correct
-    place = work.place(part, parts)
-    reporter = _Reporter(place / PROGRESS_FILE)
+    place = _Part(work.folder, work.identity, part, parts)
+    reporter = _Reporter(place.progress)
     seconds: dict[str, float] = {}
     for each in work.planned:
-        rows = each.rows(part, parts)
+        rows = place.rows(each)
         if not len(rows):
             continue
         skipped = np.ones(each.inputs, bool)
@@ -342,7 +339,7 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
                 seed=each.seed,
                 clean_correct=work.clean_correct[: each.inputs],
                 progress=partial(reporter.report, name=each.stored, others=others),
-                store=PartStore(rows, shard_file(each, work.folder, work.identity, part, parts)),
+                store=PartStore(rows, place.file(each)),
                 skip=skipped,
             )
         except (RunStopped, RunFolderError):
