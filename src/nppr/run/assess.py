@@ -116,7 +116,12 @@ def assess_resolved(
         )
     given = distributions
     if rivals and searched:
-        _require_rivals(rivals)
+        if all(each.source.distribution.family.dependency.sees_input for each in rivals):
+            found = ", ".join(each.source.name for each in rivals)
+            raise DistributionError(
+                "`distribution` must hold noise that sees no features for a search by scores, got"
+                f" {found}. Fit it with --dependency label."
+            )
         distributions = ()
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
     if settings.rare_calls is not None and not followed:
@@ -294,16 +299,6 @@ def choose_sources(
     return searched, given
 
 
-def _require_rivals(given: Sequence[LearnedNoise]) -> None:
-    """Raise `DistributionError` if a search by scores can use none of the given noise."""
-    if all(each.source.distribution.family.dependency.sees_input for each in given):
-        found = ", ".join(each.source.name for each in given)
-        raise DistributionError(
-            "`distribution` must hold noise that sees no features for a search by scores, got"
-            f" {found}. Fit it with --dependency label."
-        )
-
-
 def _plan(
     setup: AssessmentRun, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
 ) -> Plan:
@@ -320,6 +315,7 @@ def _plan(
             )
     classifier = setup.classifier
     work = count_passes(setup.data, setup.settings, sources, search)
+    workers = setup.pool.slots if setup.pool else 1
     return Plan(
         finished=setup.folder.path if setup.folder and setup.finished else None,
         notes=setup.data.notes,
@@ -329,9 +325,6 @@ def _plan(
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
         form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
-        seconds=elapsed
-        + work.seconds(
-            classifier, finder.classifier if finder else None, setup.pool.slots if setup.pool else 1
-        ),
+        seconds=elapsed + work.seconds(classifier, finder and finder.classifier, workers),
         warning=warning,
     )

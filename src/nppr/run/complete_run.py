@@ -8,7 +8,6 @@ import logging
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -56,15 +55,13 @@ from nppr.run.collect_evidence import collect_evidence
 from nppr.run.ladder import describe_rungs, make_per_input_noise, plan_checks
 from nppr.run.make_numbers import apply_supersets, correct_lowest, measure_slices
 from nppr.run.precision import Growth
+from nppr.run.rare_failures import Followed, follow_rare_failures
 from nppr.run.shards import share_out
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.settings import QUICK
 from nppr.sources import NPPR, Source, references, share_error
 from nppr.statistics.estimates import allow_for_audit, estimate_accuracy
-
-if TYPE_CHECKING:
-    from nppr.run.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
 
@@ -148,13 +145,13 @@ def _plan(
         for source in (*given, *noises):
             with contextlib.suppress(Exception):  # its number states why
                 if source.budget is not None:
-                    planned.append(run.plan(run.fitted(source.at(other)), _at(source, other)))
+                    planned.append(_plan_at(run, source, other))
     return planned + plan_checks(run)
 
 
-def _at(source: Source, budget: Budget) -> str:
-    """The name under which blocks at another radius are kept."""
-    return f"{source.name}@{budget.radius!r}"
+def _plan_at(run: AssessmentRun, source: Source, budget: Budget) -> PlannedMeasurement:
+    """Plan a source at another radius: learned noise is scaled, what is fitted is fitted again."""
+    return run.plan(run.fitted(source.at(budget)), f"{source.name}@{budget.radius!r}")
 
 
 def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> None:
@@ -205,7 +202,7 @@ def _run_search(
 
 def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str, int]:
     """Count the evaluated inputs on which learned noise was fitted or selected, by its name."""
-    if not learned:
+    if not learned:  # the digests of large data take long
         return {}
     evaluated = short_digests(split)
     counts = {each.source.name: int(np.isin(evaluated, each.seen).sum()) for each in learned}
@@ -243,8 +240,6 @@ def _report(
     run.numbers = correct_lowest(run.numbers, run.tallies, run.settings.seed, run.stopped)
     rare: dict[str, Followed] = {}
     if run.settings.rare_calls is not None:
-        from nppr.run.rare_failures import follow_rare_failures  # few runs need it
-
         rare, rows = follow_rare_failures(run, sources)
         run.numbers += rows
     run.numbers = apply_supersets(run.numbers, sources)
@@ -326,10 +321,7 @@ def _describe_audits(
 
 
 def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Number]:
-    """Measure all sources that have a budget at the other radii of the settings.
-
-    Learned noise is scaled to the radius. Sources that are fitted to a radius are fitted again.
-    """
+    """Measure all sources that have a budget at the other radii of the settings."""
     rows: list[Number] = []
     for text in run.settings.radii:
         other = run.budget.at(text)
@@ -337,12 +329,10 @@ def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Numbe
             if source.budget is None:
                 continue
             try:
-                moved = run.fitted(source.at(other))
-                tally = run.tally(run.plan(moved, _at(source, other)))
-                found = run.read(moved, tally)
+                planned = _plan_at(run, source, other)
                 rows += [
                     row.model_copy(update={"tally": None})
-                    for row in found
+                    for row in run.read(planned.source, run.tally(planned))
                     if row.metric is source.metric
                 ]
             except RunStopped:
