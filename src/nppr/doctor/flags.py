@@ -152,14 +152,10 @@ NEAR_CHANCE = _declare("near-chance", _S,
 # fmt: on
 
 _COMFORT = (Direction.ESTIMATE, Direction.LOWER_BOUND)
-_BY_SEVERITY: Mapping[Severity, tuple[Direction, ...]] = {
-    Severity.INFORMATION: (),
-    Severity.NOTE: (),
-    Severity.WARNING: _COMFORT,
-    Severity.SERIOUS: tuple(Direction),
-}
 LIMITS: Mapping[str, tuple[Direction, ...]] = {
-    **{name: _BY_SEVERITY[severity] for name, severity in SEVERITY.items()},
+    **dict.fromkeys(SEVERITY, ()),
+    **{name: _COMFORT for name, severity in SEVERITY.items() if severity is _W},
+    **{name: tuple(Direction) for name, severity in SEVERITY.items() if severity is _S},
     # A number of a search or an attack may be too high, but it stays valid as an upper bound.
     **dict.fromkeys(
         (
@@ -173,11 +169,10 @@ LIMITS: Mapping[str, tuple[Direction, ...]] = {
     # A classifier that guesses loses little, so an unfavourable result is still true.
     NEAR_CHANCE: _COMFORT,
 }  # fmt: skip
-"""Directions of the numbers that each flag invalidates.
+"""Directions of the numbers that each flag invalidates; by default, a serious flag invalidates all.
 
 If numbers may be too high, a flag invalidates estimates and lower bounds, but never an upper bound:
-the truth is at most that bound. Flags without an entry use the default: a warning invalidates
-estimates and lower bounds, a serious flag invalidates everything.
+the truth is at most that bound.
 """
 
 GRADES = {

@@ -86,12 +86,9 @@ def examine(
     if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
         return (*overlap_flags(data), *inputs)
     ready = prepare(
-        classifier,
-        probe(data.evaluate),
-        classes=data.classes,
-        device=device,
+        classifier, probe(data.evaluate), classes=data.classes, device=device,
         micro_batch=micro_batch,
-    )
+    )  # fmt: skip
     return examine_ready(ready, data, seed=seed, confidence=confidence)
 
 
@@ -187,7 +184,6 @@ def _hashes(module: nn.Module | None) -> dict[str, bytes]:
 
 
 def _check_mode(module: nn.Module | None) -> Iterator[Flag]:
-    """Yield a flag if the model, or a layer of it, was given in training mode."""
     layers = [] if module is None else list(module.modules())
     training = sum(layer.training for layer in layers)
     if training:
@@ -276,9 +272,8 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         if not isinstance(error, GradientError):  # the user's model failed
             reason += f" ({' '.join(str(error).split())[:120]})"
         message = f"{reason}: attacks by gradients cannot be measured"
-        return (
-            Flag(id=NO_GRADIENTS, source=None, message=message, severity=SEVERITY[NO_GRADIENTS]),
-        )
+        severity = SEVERITY[NO_GRADIENTS]
+        return (Flag(id=NO_GRADIENTS, source=None, message=message, severity=severity),)
 
 
 def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:

@@ -58,7 +58,6 @@ class Blocks:
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
-        """Return the counts before anything is measured."""
         correct, finished, calls = np.zeros((3, inputs), np.int64)
         return cls(correct, finished, calls)
 
@@ -83,7 +82,6 @@ class Blocks:
         return merged
 
     def of(self, rows: IntArray) -> Blocks:
-        """Return the blocks of some inputs."""
         found = Blocks(*(getattr(self, name)[rows] for name in COUNT_ARRAYS))
         for name in OPTIONAL_ARRAYS:
             if getattr(self, name).size:
@@ -91,7 +89,6 @@ class Blocks:
         return found
 
     def put(self, rows: IntArray, blocks: Blocks) -> None:
-        """Replace the blocks of some inputs."""
         for name in COUNT_ARRAYS:
             getattr(self, name)[rows] = getattr(blocks, name)
         for name, nothing in OPTIONAL_ARRAYS.items():

@@ -250,7 +250,6 @@ class _Done:
 
 
 def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
-    """Run the unfinished blocks of some inputs."""
     if bool((blocks.finished[chunk] == job.blocks).all()):
         return
     images, labels = job.split.batch(chunk)

@@ -87,11 +87,9 @@ class PlannedMeasurement:
 
     @property
     def blocks(self) -> int:
-        """Blocks of draws of each input."""
         return -(-self.draws // min(DRAWS_PER_BLOCK, self.source.fixed_draws or DRAWS_PER_BLOCK))
 
     def rows(self, part: int, parts: int) -> IntArray:
-        """The positions of a part of the inputs; sources that need whole batches get whole batches."""
         size = self.source.inputs_at_once or 1
         ends = [
             min(self.inputs, round(number * self.inputs / (parts * size)) * size)
@@ -237,7 +235,6 @@ class AssessmentRun:
             self.folder.close()
 
     def close_pool(self, *, interrupt: bool) -> None:
-        """Release the processes of shards."""
         pool, self.pool = self.pool, None
         if pool is not None:
             pool.close(interrupt=interrupt)

@@ -82,7 +82,6 @@ def collect_draws(
 
 
 def _not_shown(what: str) -> None:
-    """Report in a line what cannot be shown."""
     logger.warning("%s cannot be shown", what)
     logger.debug("%s", what, exc_info=True)
 
@@ -261,7 +260,6 @@ def _levels(run: AssessmentRun, inputs: Tensor) -> Tensor:
 
 
 def _bytes(images: Tensor) -> Tensor:
-    """Images in [0, 1] as 8-bit numbers."""
     return images.mul(255).round().to(torch.uint8)
 
 

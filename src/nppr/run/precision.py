@@ -212,7 +212,6 @@ class Growth:
         return data.model_copy(update={"inputs": sizes, "fingerprint": split.fingerprint()})
 
     def record(self) -> PrecisionRecord:
-        """Return the entry in the report."""
         need = self.need
         return PrecisionRecord(
             asked=self.precision,

@@ -50,7 +50,6 @@ class Followed:
     combined: CombinedFailures
 
     def record(self, tally: Tally[Evaluate]) -> RareRecord:
-        """Its entry in the report."""
         rare = self.rare
         return RareRecord(
             source=rare.source,

@@ -61,7 +61,6 @@ class Resolved:
     """Resolves the same again, in another process."""
 
     def required_budget(self) -> Budget:
-        """Return the budget, which must be stated except for the digits demo."""
         return require_budget(self.budget, self.data.name)
 
 

@@ -183,17 +183,14 @@ class RunFolder:
 
     @staticmethod
     def is_finished(path: str | Path) -> bool:
-        """Return whether a folder holds a run with its report."""
         return (Path(path) / "report.json").exists() and (Path(path) / RUN).exists()
 
     @property
     def manifest(self) -> Manifest:
-        """The list of the files that the run has written."""
         return Manifest(self.path, "run")
 
     @property
     def report_path(self) -> Path:
-        """The path of the report."""
         return self.path / "report.json"
 
     def place(self, name: str) -> Path:
@@ -213,7 +210,6 @@ class RunFolder:
         self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
-        """Return a value that was noted, or None."""
         return (_held(self.path) or {}).get(name)
 
     def store(self, source: str) -> FileStore:
@@ -230,7 +226,6 @@ class RunFolder:
         return store
 
     def save_learned(self, learned: Sequence[LearnedNoise]) -> None:
-        """Write learned noise to distributions/, each under its name."""
         save_learned(self.path / "distributions", learned, self.list_files)
 
     def write(

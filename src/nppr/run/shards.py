@@ -180,7 +180,6 @@ class _Sharing:
             )
 
     def _pack(self, planned: tuple[PlannedMeasurement, ...]) -> bytes:
-        """Return what all shards are sent."""
         run = self.run
         assert run.request is not None
         ready, split = run.classifier, run.data.evaluate
@@ -243,7 +242,6 @@ class _Sharing:
             self.folder.rmdir()
 
     def _report(self) -> None:
-        """Show how far all shards are together."""
         if self.run.progress is None:
             return
         whole: dict[str, list[int]] = {}

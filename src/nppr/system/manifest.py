@@ -30,12 +30,10 @@ class Manifest:
 
     @property
     def path(self) -> Path:
-        """The path of the list."""
         return self.folder / MANIFEST_FILE
 
     @property
     def exists(self) -> bool:
-        """Whether the folder has a manifest of this kind."""
         return self._read() is not None
 
     @property

@@ -61,7 +61,6 @@ class Job(Generic[R]):
 
     @property
     def name(self) -> str:
-        """The label, or the key if there is none."""
         return self.label or self.key
 
 
