@@ -23,15 +23,7 @@ from nppr.core.budget import perturbed
 from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
-from nppr.core.tally import (
-    Audit,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Progress,
-    SplitKind,
-    Tally,
-)
+from nppr.core.tally import Audit, BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
 from nppr.measuring.blocks import Blocks, Store

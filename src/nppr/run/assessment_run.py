@@ -256,11 +256,7 @@ class AssessmentRun:
             )
         return replace(known, fast=known.fast.with_bfloat16_copy(None))
 
-    def search(
-        self,
-        settings: SearchSettings,
-        given: Sequence[LearnedNoise] = (),
-    ) -> NoiseSearch:
+    def search(self, settings: SearchSettings, given: Sequence[LearnedNoise] = ()) -> NoiseSearch:
         """Make the search for the worst noise of this classifier, beside noise that is given.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.

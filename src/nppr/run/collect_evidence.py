@@ -34,9 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def collect_evidence(
-    run: AssessmentRun,
-    sources: Sequence[Source],
-    learned: Sequence[LearnedNoise],
+    run: AssessmentRun, sources: Sequence[Source], learned: Sequence[LearnedNoise]
 ) -> Evidence:
     """Draw again what a page shows.
 
@@ -100,9 +98,7 @@ MOST_SHARE = 6e4
 
 
 def _chosen(
-    sources: Sequence[Source],
-    tallies: Mapping[str, Tally[Evaluate]],
-    winner: str | None,
+    sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]], winner: str | None
 ) -> list[Source]:
     """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
 
@@ -125,11 +121,7 @@ def _chosen(
 
 
 def _worst(
-    run: AssessmentRun,
-    source: Source,
-    tally: Tally[Evaluate],
-    correct: IntArray,
-    budget: Budget,
+    run: AssessmentRun, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
 ) -> Worst:
     """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
     radius = (source.budget or budget).radius
@@ -282,10 +274,7 @@ def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> NoiseDraws
     labels, indices = split.labels[correct], split.indices[correct]
     chosen = correct[_spread(labels, indices, run.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
-    with (
-        run.classifier.frozen() as models,
-        torch.inference_mode(),
-    ):
+    with run.classifier.frozen() as models, torch.inference_mode():
         many = _drawn(run, source, models, chosen, MANY_DRAWS)
         few = _drawn(run, source, models, chosen[: len(first)], FEW_DRAWS)
         weights = torch.cat(

@@ -42,13 +42,7 @@ from nppr.formats import names_code
 from nppr.models import within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
-from nppr.report.model import (
-    SCHEMA_VERSION,
-    AuditRecord,
-    Environment,
-    Flag,
-    Timing,
-)
+from nppr.report.model import SCHEMA_VERSION, AuditRecord, Environment, Flag, Timing
 from nppr.report.number import LearnedSubject, Number
 from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.collect_evidence import collect_evidence

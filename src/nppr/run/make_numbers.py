@@ -35,12 +35,7 @@ from nppr.report.number import (
 )
 from nppr.sources import Source
 from nppr.statistics.betting import betting
-from nppr.statistics.estimates import (
-    APPROXIMATE,
-    SEQUENCE,
-    allow_for_audit,
-    estimate_corrupted,
-)
+from nppr.statistics.estimates import APPROXIMATE, SEQUENCE, allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval
 from nppr.statistics.noise_sets import RATIO, NoiseSet
 

@@ -6,11 +6,11 @@ classifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -230,13 +230,12 @@ def choose_train_settings(
         )
     adversary = None
     if options.eps is not None:
-        attack = {"steps": options.attack_steps, "step": options.attack_step}
-        budget = Budget.parse(options.norm or "linf", options.eps)
-        adversary = replace(Adversary(budget), **_without_none(attack))
+        adversary = Adversary(Budget.parse(options.norm or "linf", options.eps))
+        if options.attack_steps is not None:
+            adversary = replace(adversary, steps=options.attack_steps)
+        if options.attack_step is not None:
+            adversary = replace(adversary, step=options.attack_step)
     attack_fields = {"method", "optimiser", "norm", "eps", "attack_steps", "attack_step"}
     given = {**options.model_dump(exclude=attack_fields), "stem": stem, "threads": threads}
-    return replace(defaults, adversary=adversary, **_without_none(given))
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    stated = {name: value for name, value in given.items() if value is not None}
+    return replace(defaults, adversary=adversary, **stated)
