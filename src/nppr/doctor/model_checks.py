@@ -298,10 +298,7 @@ def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
 def _check_attack(
     model: FrozenClassifier, x: Tensor, y: Tensor, correct: Tensor, seed: int
 ) -> Iterator[Flag]:
-    """Yield a flag if PGD fails with a radius that reaches any image.
-
-    It starts at the image itself, so only gradients can lead it away.
-    """
+    """Yield a flag if PGD from the image itself fails with a radius that reaches any image."""
     rows = correct.nonzero().flatten()[:ATTACKED]
     if not len(rows):
         return

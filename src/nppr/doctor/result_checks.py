@@ -63,11 +63,7 @@ def check_results(
     classes: int,
     confidence: float,
 ) -> tuple[Flag, ...]:
-    """Return the flags that follow from the measurements.
-
-    `tallies` are by source name, `sources` include learned ones, and `clean` is the tally of the
-    clean inputs.
-    """
+    """Return the flags that follow from the measurements; `sources` include learned ones."""
     few = dict.fromkeys(
         row.name
         for row in numbers
@@ -104,10 +100,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
 
 
 def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
-    """Whether the accuracy is below `1 / classes + min(0.5 / classes, 0.1)`, hardly above chance.
-
-    With one class, the accuracy of a guess is unknown.
-    """
+    """Whether the accuracy is hardly above chance, which is unknown with one class."""
     chance = 1 / classes
     value = float((clean.correct == 1).mean())
     return classes > 1 and value < chance + min(0.5 * chance, 0.1)

@@ -112,10 +112,7 @@ class Store(Protocol):
 
 @dataclass
 class FileStore:
-    """A safetensors file that is replaced as a whole, at most once in every `seconds`.
-
-    Blocks with another `identity` are refused.
-    """
+    """A safetensors file that is replaced as a whole, at most once in every `seconds`."""
 
     path: Path
     identity: str = ""

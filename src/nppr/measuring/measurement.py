@@ -189,10 +189,7 @@ def _run(job: _Job, models: FrozenPair) -> tuple[Blocks, int]:
 
 
 def _complete(job: _Job, models: FrozenPair, blocks: Blocks) -> _Job:
-    """Add the unfinished blocks, in chunks of inputs, until a contradiction occurs.
-
-    The returned job has the final micro-batch.
-    """
+    """Add the unfinished blocks until a contradiction; return the job with its final micro-batch."""
     if job.skip is not None:
         blocks.finished[job.skip] = job.blocks
     inputs = np.arange(len(job.split))

@@ -293,10 +293,7 @@ def choose_sources(
     *,
     replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Return whether a search for NPPR is asked for, and the other sources.
-
-    Learned noise that is given replaces the search, unless the search is to compare itself with it.
-    """
+    """Return whether to search for NPPR, which given noise may replace, and the other sources."""
     if isinstance(sources, Source):
         raise SpecError(
             f"`sources` must be a text or a list, got {type(sources).__name__}."

@@ -339,10 +339,7 @@ class AssessmentRun:
             self.numbers.append(self.failed(source, error))
 
     def measure_learned(self, learned: LearnedNoise) -> None:
-        """Measure learned noise; if it was compared with the reference noises here, with them too.
-
-        The lowest on the select split gives NPPR of the family and the reference noises together.
-        """
+        """Measure learned noise; if it was compared with the reference noises here, with them too."""
         self.measure(learned.source)
         source, measured = learned.source, learned.source.name
         # On another classifier or at another radius nothing was compared on the select split.

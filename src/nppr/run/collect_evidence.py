@@ -36,11 +36,7 @@ logger = logging.getLogger(__name__)
 def collect_evidence(
     run: AssessmentRun, sources: Sequence[Source], learned: Sequence[LearnedNoise]
 ) -> Evidence:
-    """Draw again what a page shows.
-
-    The run has tallies of `sources` and of the learned noise. Repeated searches are left out, and so is
-    a source that fails.
-    """
+    """Draw again what a page shows, without repeated searches and sources that fail."""
     correct, budget = np.flatnonzero(run.clean.correct == 1), run.budget
     if not len(correct):
         return Evidence()
@@ -100,10 +96,7 @@ MOST_SHARE = 6e4
 def _chosen(
     sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]], winner: str | None
 ) -> list[Source]:
-    """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
-
-    The worst noise is the `winner` of the select split where one is named, else that of these tallies.
-    """
+    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else others."""
     free = [
         each
         for each in sources
@@ -385,10 +378,7 @@ def _describe_components(weights: Tensor, given: Given) -> dict[str, Tensor]:
 
 
 def _orthonormal(centred: Tensor, varying: Tensor) -> Tensor:
-    """At most `DIRECTIONS` orthonormal rows `(d, D)`: of the centred means `(K, D)`, then the others.
-
-    Each points where its largest entry is positive.
-    """
+    """At most `DIRECTIONS` orthonormal rows, largest entry positive: of `centred`, then others."""
     wanted = min(DIRECTIONS, centred.shape[1])
     _, sizes, rows = torch.linalg.svd(centred, full_matrices=False)
     kept = rows[sizes > 1e-5 * sizes.max().clamp_min(1e-6)]

@@ -350,11 +350,7 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
 
 
 def _collect_evidence(run: AssessmentRun, sources: Sequence[Source]) -> Evidence | None:
-    """Draw what a page shows beside numbers; a failure here never costs the run.
-
-    The variant of the classifier that searches use draws it, with its features. So it is the same in
-    every run and after an interruption.
-    """
+    """Draw what a page shows, with the variant of searches, so that every run draws the same."""
     try:
         fixed = copy.copy(run)
         fixed.classifier = run.fixed

@@ -48,10 +48,7 @@ RATES = (Metric.PR, Metric.NPPR, *EVERY_DRAW)
 def make_numbers(
     source: Source, estimates: Iterable[Estimate], *, tally: str | None = None, **facts: object
 ) -> list[Number]:
-    """Return what was read off a tally of a source, one number for the intervals of each value.
-
-    `facts` are further fields of the subject.
-    """
+    """Return what was read off a tally; `facts` are further fields of the subject."""
     return join_intervals(
         make_number(
             make_subject(source, each.metric, each).model_copy(update=facts),
@@ -132,10 +129,7 @@ def correct_lowest(
     seed: int = 0,
     stopped: Callable[[Tally[Evaluate], int], Interval] | None = None,
 ) -> list[Number]:
-    """Add an interval to the lowest PR and the lowest corruption if several sources have one.
-
-    `stopped` is the interval of a run that stops by its widths, given how many share the error.
-    """
+    """Add an interval to the lowest PR and the lowest corruption if several sources have one."""
     found = list(numbers)
     for metric in (Metric.PR, Metric.CORRUPTION):
         first: dict[str, int] = {}
@@ -181,10 +175,7 @@ def _bet_on(rates: FloatArray, tally: Tally[Evaluate], confidence: float, seed: 
 
 
 def apply_supersets(numbers: Sequence[Number], sources: Iterable[Source]) -> list[Number]:
-    """Never show less of a set than of the set that contains it.
-
-    If sets are asked for that keep a value, the larger set is shown.
-    """
+    """Never show less of a set than of the set that contains it."""
     supersets = {each.name: each.superset for each in sources if each.superset}
     found: list[Number] = []
     for number in numbers:

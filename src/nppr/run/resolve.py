@@ -47,10 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """Data, limited to the inputs asked for, and the classifier that is assessed on them.
-
-    `budget` is None if none was stated. `prepared` is the classifier ready to run, if it is already.
-    """
+    """Data, limited to the inputs asked for, and the classifier that is assessed on them."""
 
     data: Data
     classifier: Classifier
@@ -109,10 +106,7 @@ def resolve_data(
     input_range: RangeSpec | None = None,
     class_order: ClassOrder | str | Path | None = None,
 ) -> Data:
-    """Load data, with as many inputs in each split as the limits allow.
-
-    `classes` is the number of classes, if the labels do not show all of them.
-    """
+    """Load data, limited; `classes` is their number, if the labels do not show all of them."""
     reading = reading or ImageSettings()
     if isinstance(reading, DataSettings):
         input_range = reading.range if input_range is None else input_range
@@ -164,10 +158,7 @@ def resolve_models(
 
 
 def _in_its_classes(data: Data, classifier: Classifier) -> Data:
-    """Return the data in the classes of the classifier's outputs.
-
-    A model that fails here is reported when it is prepared.
-    """
+    """Return the data in the classes of the outputs; a model that fails is reported later."""
     try:
         with frozen(classifier) as model, torch.no_grad():
             outputs = model.logits(probe(data.evaluate)[:2].clone())

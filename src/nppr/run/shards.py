@@ -302,10 +302,7 @@ _opened: dict[int, tuple[Data, PreparedClassifier]] = {}
 
 
 def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
-    """Measure all sources on a part of the inputs; return the seconds that each took.
-
-    A source that fails is left to the process of the run, which then states why.
-    """
+    """Measure all sources on a part of the inputs; return the seconds that each took."""
     work: ShardWork = pickle.loads(packed)
     with contextlib.suppress(OSError):
         os.chdir(work.start_folder)

@@ -66,11 +66,7 @@ class Job(Generic[R]):
 
 @dataclass(frozen=True)
 class JobProgress:
-    """State of a run of jobs, given to its progress callback when a job starts or ends.
-
-    `ended` is the label of the job that has just ended, and `note` a message about it, such as the
-    reason of a failure. `seconds_left` is None until a job has ended.
-    """
+    """State of a run of jobs; `ended` is the job that has just ended, `note` a message about it."""
 
     done: int
     total: int
@@ -139,10 +135,7 @@ class _Attempt(Generic[R]):
 
 
 def _attempt(function: Callable[[], R], stop_on: tuple[type[Exception], ...]) -> _Attempt[R]:
-    """Call the function of a job in the process that runs it.
-
-    Errors return as text, because not every error can travel between processes.
-    """
+    """Call the function of a job; errors become text, as not every error can travel."""
     try:
         return _Attempt((function(),))
     except stop_on as error:
