@@ -88,6 +88,12 @@ class Blocks:
                 setattr(found, name, getattr(self, name)[rows])
         return found
 
+    def among(self, rows: IntArray, inputs: int) -> Blocks:
+        """Return these blocks as those of the inputs at `rows` among all."""
+        found = Blocks.none(inputs)
+        found.put(rows, self)
+        return found
+
     def put(self, rows: IntArray, blocks: Blocks) -> None:
         for name in COUNT_ARRAYS:
             getattr(self, name)[rows] = getattr(blocks, name)

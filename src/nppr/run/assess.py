@@ -6,8 +6,8 @@ The plan of a run is shown before it begins: the passes through the classifier, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,15 +178,13 @@ def assess_resolved(
         return complete_run(setup, chosen, distributions, finder, anyway=run.anyway)
 
 
-@contextmanager
-def _shown_progress(progress: ShowProgress | bool | None) -> Iterator[ShowProgress | None]:
-    """Yield the callback that was given, else that of bars if somebody watches."""
+def _shown_progress(
+    progress: ShowProgress | bool | None,
+) -> AbstractContextManager[ShowProgress | None]:
+    """Return the callback that was given, else that of bars if somebody watches."""
     if callable(progress):
-        yield progress
-        return
-    quiet = progress is False or not (progress or has_viewer())
-    with progress_bars(quiet=quiet) as show:
-        yield show
+        return nullcontext(progress)
+    return progress_bars(quiet=progress is False or not (progress or has_viewer()))
 
 
 def require_group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:

@@ -6,14 +6,14 @@ import contextlib
 import copy
 import logging
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import torch
 
 from nppr.core.budget import Budget
-from nppr.core.tally import Evaluate, Metric, Tally
+from nppr.core.tally import Evaluate, Metric
 from nppr.data import Split, short_digests
 from nppr.doctor.flags import (
     BY_SCORES,
@@ -241,7 +241,17 @@ def _report(
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(run, ready)
     settings, classes = run.settings, run.data.classes
-    audits = _describe_audits(run.tallies, settings.confidence)
+    audits = tuple(
+        AuditRecord(
+            source=name,
+            widened_by=allow_for_audit(tally, settings.confidence).of_mean(
+                max(1, int(tally.clean_correct.sum()))
+            ),
+            **vars(tally.audit),
+        )
+        for name, tally in run.tallies.items()
+        if tally.audit is not None
+    )
     flags = [
         *flags,
         *number_flags(run.numbers),
@@ -299,19 +309,6 @@ def _report(
     if run.folder:
         run.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
-
-
-def _describe_audits(
-    tallies: Mapping[str, Tally[Evaluate]], confidence: float
-) -> tuple[AuditRecord, ...]:
-    """Describe the audit of every screened source, and by how much it widens intervals."""
-    found = []
-    for name, tally in tallies.items():
-        if tally.audit is not None:
-            inputs = max(1, int(tally.clean_correct.sum()))
-            widened = allow_for_audit(tally, confidence).of_mean(inputs)
-            found.append(AuditRecord(source=name, widened_by=widened, **vars(tally.audit)))
-    return tuple(found)
 
 
 def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Number]:

@@ -32,8 +32,10 @@ from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
 from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.resolve import Resolved
+from nppr.run.run_folder import Division
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
+from nppr.system.specs import EAGER
 from nppr.system.worker_pools import WorkerPool, pack
 
 logger = logging.getLogger(__name__)
@@ -54,9 +56,7 @@ class ShardWork:
     resolve: Callable[[], Resolved]
     fingerprints: tuple[str, str]
     """Fingerprints of the classifier and of the evaluated inputs."""
-    micro_batch: int
-    speedups: tuple[str, ...]
-    engine: str
+    division: Division
     quantise: bool
     device: str
     chosen: IntArray
@@ -106,11 +106,7 @@ class PartStore:
 
     def load(self, inputs: int) -> Blocks | None:
         held = self.file.load(len(self.rows))
-        if held is None:
-            return None
-        blocks = Blocks.none(inputs)
-        blocks.put(self.rows, held)
-        return blocks
+        return None if held is None else held.among(self.rows, inputs)
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         self.file.save(blocks.of(self.rows), now=now)
@@ -186,9 +182,7 @@ class _Sharing:
         work = ShardWork(
             resolve=run.request,
             fingerprints=(run.record.classifier.fingerprint, split.fingerprint()),
-            micro_batch=ready.micro_batch,
-            speedups=ready.speedups,
-            engine=ready.engine,
+            division=Division(ready.micro_batch, ready.speedups, engine=ready.engine),
             quantise=ready.quantise,
             device=str(ready.device),
             chosen=split.indices,
@@ -261,9 +255,7 @@ def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None
     If the model contradicted the screening of one part, the counts of all parts are made exactly.
     """
     whole = store.load(inputs) or Blocks.none(inputs)
-    added = Blocks.none(inputs)
-    added.put(rows, held)
-    merged = Blocks.merged([whole, added])
+    merged = Blocks.merged([whole, held.among(rows, inputs)])
     if merged.must_be_exact and not bool(merged.audit[:, 3].all()):
         exact = np.flatnonzero(merged.audit[:, 3])
         kept = merged.of(exact)
@@ -351,7 +343,7 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
 
 def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
     """Load the data and the classifier, and check that they are the same as in the run."""
-    variant = work.micro_batch, work.speedups, work.engine, work.quantise, work.device
+    variant = work.division, work.quantise, work.device
     key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), variant))
     if key in _opened:
         return _opened[key]
@@ -369,9 +361,9 @@ def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
         probe(whole),
         classes=data.classes,
         device=work.device,
-        micro_batch=work.micro_batch,
-        speedups=work.speedups,
-        engine=work.engine,
+        micro_batch=work.division.micro_batch,
+        speedups=work.division.form,
+        engine=work.division.engine or EAGER,
     )
     known, inputs = work.fingerprints
     if resolved.classifier.fingerprint() not in (None, known) or split.fingerprint() != inputs:
