@@ -25,7 +25,7 @@ from nppr.report import Report
 from nppr.run.assess import _search_settings, count_passes
 from nppr.run.progress import Plan
 from nppr.search.search_settings import default_settings
-from nppr.settings import EFFORTS, Measure
+from nppr.settings import EFFORTS, NORMAL, Measure
 from nppr.sources import ClassicPGD, Source, Uniform
 from nppr.sources.base import PASSES_PER_CALL
 from nppr.system.specs import EAGER
@@ -553,7 +553,7 @@ def test_a_group_becomes_all_settings_of_a_search(
 
 
 def test_without_arguments_the_search_is_that_of_the_command_line() -> None:
-    assert _search_settings(None, 900) == nppr.Search().resolve(900)
+    assert _search_settings(None, 900, NORMAL) == nppr.Search().resolve(900)
 
 
 def test_a_wrong_setting_of_the_search_is_named() -> None:

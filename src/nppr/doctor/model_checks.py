@@ -69,6 +69,7 @@ EXPLODING = 1e6  # Euclidean length of the gradient of the cross-entropy in an i
 ZERO_SHARE = 0.5  # share of inputs without any gradient, from which it is flagged
 ATTACKED = 16  # most inputs that are attacked
 STEPS = 20
+CONFIDENCE = 0.95  # of the accuracy that is compared with chance
 UNBROKEN_SHARE = 0.1  # share of attacked inputs that may survive an attack that can reach any image
 
 
@@ -79,7 +80,6 @@ def examine(
     device: str | torch.device | None = None,
     micro_batch: int | None = None,
     seed: int = 0,
-    confidence: float = 0.95,
 ) -> tuple[Flag, ...]:
     """Return all flags that need no source: flags of the splits, the model and its clean answers."""
     inputs = check_inputs(data)
@@ -89,17 +89,15 @@ def examine(
         classifier, probe(data.evaluate), classes=data.classes, device=device,
         micro_batch=micro_batch,
     )  # fmt: skip
-    return examine_ready(ready, data, seed=seed, confidence=confidence)
+    return examine_ready(ready, data, seed=seed)
 
 
-def examine_ready(
-    ready: PreparedClassifier, data: Data, *, seed: int = 0, confidence: float = 0.95
-) -> tuple[Flag, ...]:
+def examine_ready(ready: PreparedClassifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:
     """Return the same flags for a prepared classifier, on inputs in [0, 1]."""
     overlapping, found = overlap_flags(data), check_model(ready.original, data, seed=seed)
     everything = np.ones(len(data.evaluate), bool)
     clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)
-    measured = check_results((), {}, (), (), clean, data.classes, confidence)
+    measured = check_results((), {}, (), (), clean, data.classes, CONFIDENCE)
     return (*overlapping, *found, *measured)
 
 

@@ -280,20 +280,30 @@ def _judge(
     job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
     """Return which draws of each input are correct, `(B, S)`, the source's sums, and the audit."""
-    delta = job.source.perturb(models.fast, x, y, draws)
-    budget = job.source.budget
+    source, budget = job.source, job.source.budget
+    delta = source.perturb(models.fast, x, y, draws)
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
-    _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
+    if delta.shape != (wanted := (len(x), draws.size, *shape)):
+        raise DataError(
+            f"source {source.name!r} must return perturbations of shape {wanted},"
+            f" got {tuple(delta.shape)}."
+        )
+    if budget is not None:
+        budget.require(delta, source.name)
+    elif not bool(torch.isfinite(delta).all()):
+        raise DataError(
+            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
+        )
     moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.classifier.quantise).flatten(0, 1)
     with torch.inference_mode():
         every = y.repeat_interleave(draws.size)
         logits, audit = _logits(job, models, moved, every, draws)
         correct = _correct(models, logits, moved, every)
         sums = None
-        if job.source.observes:
+        if source.observes:
             answers, labels = models.fast.to_classes(logits, every)
             labels = labels.view(len(x), draws.size)[:, 0]
-            sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
+            sums = source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
     counted = None if audit is None else audit.view(len(x), draws.size, 3).sum(1).cpu().numpy()
     return found, None if sums is None else sums.double().cpu().numpy(), counted
@@ -333,17 +343,3 @@ def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor
         again, labels = models.original.to_classes(models.original.logits(twice), y[[row, row]])
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct
-
-
-def _check_perturbations(source: Source, delta: Tensor, shape: tuple[int, ...]) -> None:
-    if delta.shape != shape:
-        raise DataError(
-            f"source {source.name!r} must return perturbations of shape {shape},"
-            f" got {tuple(delta.shape)}."
-        )
-    if source.budget is not None:
-        source.budget.require(delta, source.name)
-    elif not bool(torch.isfinite(delta).all()):
-        raise DataError(
-            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
-        )

@@ -351,7 +351,7 @@ def _plan(
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
         form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
-        seconds=elapsed + work.seconds(classifier, finder and finder.classifier, workers),
+        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None, workers),
         warning=warning,
     )
 

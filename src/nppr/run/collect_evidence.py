@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nppr.core.budget import Budget, perturbed
+from nppr.core.budget import perturbed
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import Evaluate, IntArray, Metric, Tally
@@ -32,52 +34,58 @@ from nppr.sources.learned import Learned
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 def collect_evidence(
     run: AssessmentRun, sources: Sequence[Source], learned: Sequence[LearnedNoise]
 ) -> Evidence:
     """Draw again what a page shows, without repeated searches and sources that fail."""
-    correct, budget = np.flatnonzero(run.clean.correct == 1), run.budget
+    correct = np.flatnonzero(run.clean.correct == 1)
     if not len(correct):
         return Evidence()
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
     plain = sorted(quoted, key=lambda each: each.width)
-    worst = []
-    for source in _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None):
-        try:
-            worst.append(_worst(run, source, run.tallies[source.name], correct, budget))
-        except Exception:  # whatever a source does, the run's numbers are kept
-            _not_shown(f"the worst inputs under {source.name}")
-    if budget.transform is None:
-        return Evidence(tuple(worst))
+    chosen = _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None)
+    worst = tuple(
+        found
+        for source in chosen
+        for found in _unless_it_fails(
+            f"the worst inputs under {source.name}", partial(_worst, run, source, correct)
+        )
+    )
+    if run.budget.transform is None:
+        return Evidence(worst)
     drawn = collect_draws(run, [each for each in noises if each.name in run.tallies], correct)
     labels, indices = run.clean.labels[correct], run.clean.indices[correct]
     some = correct[_spread(labels, indices, run.settings.seed, PROFILED)]
-    return Evidence(
-        tuple(worst),
-        drawn,
-        (_profile(run, budget, some),),
-        (_strip(run, budget, some[:FEW_INPUTS]),),
-    )
+    parameters = len(run.budget.transform.box)
+    profile, strip = _profile(run, parameters, some), _strip(run, parameters, some[:FEW_INPUTS])
+    return Evidence(worst, drawn, (profile,), (strip,))
 
 
 def collect_draws(
     run: AssessmentRun, noises: Sequence[Learned], correct: IntArray
 ) -> tuple[NoiseDraws, ...]:
     """Draw learned noise for the inputs at these positions; noise that fails is left out."""
-    drawn = []
-    for noise in noises:
-        try:
-            drawn.append(_draws(run, noise, correct))
-        except Exception:
-            _not_shown(f"the draws of {noise.name}")
-    return tuple(drawn)
+    return tuple(
+        found
+        for noise in noises
+        for found in _unless_it_fails(
+            f"the draws of {noise.name}", partial(_draws, run, noise, correct)
+        )
+    )
 
 
-def _not_shown(what: str) -> None:
-    logger.warning("%s cannot be shown", what)
-    logger.debug("%s", what, exc_info=True)
+def _unless_it_fails(what: str, draw: Callable[[], T]) -> list[T]:
+    """Return what is drawn; whatever a source does, the run's numbers are kept."""
+    try:
+        return [draw()]
+    except Exception:
+        logger.warning("%s cannot be shown", what)
+        logger.debug("%s", what, exc_info=True)
+        return []
 
 
 WORST_INPUTS = 12
@@ -113,11 +121,9 @@ def _chosen(
     return found or lowest(Metric.CORRUPTION)
 
 
-def _worst(
-    run: AssessmentRun, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
-) -> Worst:
+def _worst(run: AssessmentRun, source: Source, correct: IntArray) -> Worst:
     """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
-    radius = (source.budget or budget).radius
+    tally, radius = run.tallies[source.name], (source.budget or run.budget).radius
     chosen = correct[np.argsort(tally.rates[correct], kind="stable")[:WORST_INPUTS]]
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
@@ -169,9 +175,9 @@ STRIP_POINTS = 65
 SCANNED = "parameters all over the box"
 
 
-def _profile(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
+def _profile(run: AssessmentRun, parameters: int, chosen: IntArray) -> Profile:
     """How many of these inputs are correct in each bin of each parameter, the others uniform."""
-    parameters = len(budget.transform.box) if budget.transform else 0
+    budget = run.budget
     correct = torch.zeros(parameters, BINS, dtype=torch.int64)
     with run.classifier.frozen() as models:
         for some in _chunks(run, chosen, 1):
@@ -191,10 +197,9 @@ def _profile(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
 
-def _strip(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
+def _strip(run: AssessmentRun, parameters: int, chosen: IntArray) -> Strip:
     """These inputs at the parameters of the largest, the median and the smallest margin."""
-    x, y = _inputs(run, chosen)
-    parameters = len(budget.transform.box) if budget.transform else 0
+    budget, (x, y) = run.budget, _inputs(run, chosen)
     points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
     with run.classifier.frozen() as models:
         moved = [
