@@ -118,7 +118,7 @@ class Store(Protocol):
 
 @dataclass
 class FileStore:
-    """A safetensors file that is replaced as a whole, at most once in every `seconds`."""
+    """A safetensors file, replaced as a whole every few `seconds`; another `identity` is refused."""
 
     path: Path
     identity: str = ""

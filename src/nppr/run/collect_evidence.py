@@ -104,15 +104,15 @@ MOST_SHARE = 6e4
 def _chosen(
     sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]], winner: str | None
 ) -> list[Source]:
-    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else others."""
+    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else a corruption."""
     free = [
         each
         for each in sources
         if each.name in tallies and each.can_be_redrawn and each.cost <= MOST_COST
     ]
 
-    def lowest(*metrics: Metric) -> list[Source]:
-        found = [each for each in free if each.metric in metrics]
+    def lowest(metric: Metric) -> list[Source]:
+        found = [each for each in free if each.metric is metric]
         plain = [each for each in found if each.name == winner]
         rates = {each.name: float(tallies[each.name].headline_rates.mean()) for each in found}
         return (plain or sorted(found, key=lambda each: rates[each.name]))[:1]
@@ -383,7 +383,7 @@ def _describe_components(weights: Tensor, given: Given) -> dict[str, Tensor]:
 
 
 def _orthonormal(centred: Tensor, varying: Tensor) -> Tensor:
-    """At most `DIRECTIONS` orthonormal rows, largest entry positive: of `centred`, then others."""
+    """Orthonormal rows `(d, D)`, largest entry positive: of centred means `(K, D)`, then `varying`."""
     wanted = min(DIRECTIONS, centred.shape[1])
     _, sizes, rows = torch.linalg.svd(centred, full_matrices=False)
     kept = rows[sizes > 1e-5 * sizes.max().clamp_min(1e-6)]

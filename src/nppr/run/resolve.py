@@ -106,7 +106,7 @@ def resolve_data(
     input_range: RangeSpec | None = None,
     class_order: ClassOrder | str | Path | None = None,
 ) -> Data:
-    """Load data, limited; `classes` is their number, if the labels do not show all of them."""
+    """Load data, limited; `classes` is the number of classes, if the labels do not show all."""
     reading = reading or ImageSettings()
     if isinstance(reading, DataSettings):
         input_range = reading.range if input_range is None else input_range

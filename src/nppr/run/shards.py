@@ -3,8 +3,8 @@
 Counts are keyed by input, so they do not depend on the division. The run measures the clean inputs
 and fits everything that is fitted. Then `share_out` sends each process all planned measurements for its
 part of the inputs. Each process keeps its finished blocks in a folder, `shards/PART-of-PARTS` in the
-run folder. In the end they are merged with the blocks of the run, which
-continues as if it had measured them itself. `--resume` measures what a shard did not finish.
+run folder. In the end they are merged with the blocks of the run, which continues as if it had measured
+them itself. `--resume` measures what a shard did not finish.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
             )
         except (RunStopped, RunFolderError):
             raise
-        except Exception:
+        except Exception:  # the process of the run measures it again and states why
             logger.debug("%s failed in a shard", each.stored, exc_info=True)
             continue
         own_time = seconds.get(each.timed_as, 0.0) + time.perf_counter() - start
