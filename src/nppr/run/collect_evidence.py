@@ -104,7 +104,7 @@ MOST_SHARE = 6e4
 def _chosen(
     sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]], winner: str | None
 ) -> list[Source]:
-    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else a corruption."""
+    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else the others."""
     free = [
         each
         for each in sources
