@@ -8,7 +8,8 @@ import sys
 from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import DoctorOptions
-from nppr.doctor import examine, grade
+from nppr.doctor.flags import grade
+from nppr.doctor.model_checks import examine
 from nppr.run.resolve import resolve
 
 

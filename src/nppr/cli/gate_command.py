@@ -9,7 +9,7 @@ from pathlib import Path
 from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import CertifyOptions, GateOptions
-from nppr.doctor.examine import examine_ready
+from nppr.doctor.model_checks import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, mark_controls
 from nppr.formats import REPORT, names_code

@@ -19,8 +19,8 @@ import numpy as np
 
 from nppr.core.tally import Claim, Metric
 from nppr.data import DataSpec, slices_of
-from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
+from nppr.doctor.model_checks import examine_ready
 from nppr.errors import DistributionError, RunFolderError, SpecError, unknown
 from nppr.gate.decisions import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.gate_questions import PairedQuestion, WorstQuestion

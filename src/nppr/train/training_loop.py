@@ -55,6 +55,13 @@ class TrainProgress:
     loss: float
     accuracy: float
 
+    @property
+    def shown(self) -> tuple[str, int, int, str]:
+        """The name, the steps done, the total, and a remark."""
+        done, total = (self.epoch - 1) * self.steps + self.step, self.epochs * self.steps
+        accuracy = f"loss {self.loss:.3f}, {100 * self.accuracy:.1f} % correct"
+        return "training", done, total, f"epoch {self.epoch}/{self.epochs}, {accuracy}"
+
 
 @dataclass(frozen=True)
 class TrainedNetwork:
