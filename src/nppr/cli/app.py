@@ -15,12 +15,9 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from nppr.formats import require_data, require_model, require_weights
-from nppr.settings import Group, GroupT, Panel, Setting, build_tree, settings_in
+from nppr.settings import Group, Panel, Setting, build_tree, settings_in
 from nppr.system.specs import RANDOM_WEIGHTS
 from nppr.system.user_code import ProcessEnded, contain_exits
-
-TYPED = "COMMANDLINE"
-"""The origin of a value that was typed on the command line."""
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that do not change the question; `--help` shows them below the others."""
@@ -58,10 +55,12 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names of all sources and parameters."""
+        words = import_module("nppr.cli.help_words").WORDS
         for parameter in self.params:
             text = getattr(parameter, "help", None) or ""
             if LATE_WORDS.search(text):
-                parameter.help = escape(_filled(text))  # type: ignore[attr-defined]
+                filled = LATE_WORDS.sub(lambda found: words[found[1]](), text)
+                parameter.help = escape(filled)  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -80,12 +79,6 @@ def _with_address(arguments: list[str]) -> list[str]:
         if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
             found.append(LOCAL)
     return found
-
-
-def _filled(text: str) -> str:
-    """Return a help text with its late words."""
-    words = import_module("nppr.cli.help_words").WORDS
-    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
 
 
 class _Group(TyperGroup):
@@ -115,11 +108,11 @@ FLAGS: dict[str, set[str]] = {}
 """Names of the flags of every command, without dashes."""
 
 
-def register(name: str, tree: type[Group], module: str, examples: str) -> None:
+def register(name: str, tree: type[Group], module: str) -> None:
     """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
-    The function `execute_NAME` in `module` does the work. The module is imported after all flags have
-    been checked.
+    The last paragraph of the docstring has the examples. The function `execute_NAME` in `module` does
+    the work. The module is imported after all flags have been checked.
     """
     settings = settings_in(tree)
     FLAGS[name] = set(settings)
@@ -127,13 +120,13 @@ def register(name: str, tree: type[Group], module: str, examples: str) -> None:
     by_parameter = {each.replace("-", "_"): each for each in settings}
 
     def run_command(context: typer.Context, **given: Any) -> None:
-        origins = {each: context.get_parameter_source(each) for each in given}
         typed = {
             by_parameter[each]: value
             for each, value in given.items()
-            if (origin := origins[each]) and origin.name == TYPED
+            if (origin := context.get_parameter_source(each)) and origin.name == "COMMANDLINE"
         }
-        options = build_checked(tree, typed)
+        options = build_tree(tree, typed)
+        require_specs(typed)
         try:
             with contain_exits():
                 getattr(import_module(module), f"execute_{name}")(options)
@@ -146,20 +139,17 @@ def register(name: str, tree: type[Group], module: str, examples: str) -> None:
     context = inspect.Parameter("context", place, annotation=typer.Context)
     run_command.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
     run_command.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
-    paragraphs = str(inspect.getdoc(tree)).split("\n\n")
-    help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
-    epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
-    app.command(name, cls=Command, help=help_text, epilog=epilog)(run_command)
+    *paragraphs, examples = (escape(each) for each in str(inspect.getdoc(tree)).split("\n\n"))
+    help_text = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
+    app.command(name, cls=Command, help=help_text, epilog=f"Examples:\n{examples}")(run_command)
 
 
-def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
-    """Return the tree of settings; the first wrong value or missing file is an error of one line."""
-    built = build_tree(model, given)
+def require_specs(given: Mapping[str, Any]) -> None:
+    """Raise an error of one line if a model, weights or data that a flag names do not exist."""
     for name, check in SPECS.items():
         spec = given.get(name)
         if spec is not None and (check, spec) != (require_weights, RANDOM_WEIGHTS):
             check(spec, name)
-    return built
 
 
 def name_folder(first: str, second: str, settings: object) -> Path:

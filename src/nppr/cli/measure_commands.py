@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.cli import console
-from nppr.cli.app import SPECS, ExitCode, name_folder
+from nppr.cli.app import ExitCode, name_folder, require_specs
 from nppr.cli.commands import (
     AssessOptions,
     BoundOptions,
@@ -39,11 +39,8 @@ from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.statistics.noise_sets import RATIO, split_spec
 from nppr.system.records import shorten_error
-from nppr.system.specs import RANDOM_WEIGHTS
 
-NOT_IN_NAME = {
-    "run", "quiet", "page", "figures", "as_json",
-}  # fmt: skip
+NOT_IN_NAME = {"run", "quiet", "page", "figures", "as_json"}
 """Options that change no number, and so do not change the name of the default folder."""
 
 
@@ -164,18 +161,15 @@ def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOp
             f"`model` must be given: this noise was learned for {str(model)!r}, Python code, which"
             f" runs only where you name it. Add --model {model} --data {held.get('data')}"
         )
-    groups = {"model": options.model, "data": options.data}
     known = {name: value for name, value in held.items() if value is not None}
     changed = {}
-    for name, group in groups.items():
+    for name, group in (("model", options.model), ("data", options.data)):
         taken = {
             key: value
             for key, value in known.items()
             if key in type(group).model_fields and not group.is_typed(key)
         }
-        for key in taken.keys() & SPECS.keys():
-            if key != "weights" or taken[key] != RANDOM_WEIGHTS:
-                SPECS[key](taken[key], key)
+        require_specs(taken)
         changed[name] = group.with_(**taken)
     if known and not options.quiet:
         console.note(f"as in the fit: --model {model} --data {held.get('data')}")
