@@ -20,6 +20,7 @@ from pydantic import model_validator
 
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Metric
+from nppr.doctor.flags import SEVERITY
 from nppr.errors import SpecError, unknown
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import FLOOR_NOISE
@@ -262,7 +263,7 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
         if made.name == GRADE_LETTERS[-1]:
             raise SpecError(f"`grade` must be better than {made.name}, which every run has.")
     if kind not in TESTED:
-        return made
+        return replace(made, name=find_flag(made.name)) if kind is Kind.FLAG else made
     value = _number(given["value"], words)
     if kind is Kind.PAIRED:
         made = replace(made, at_least=-value / 100)
@@ -273,6 +274,18 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
                 f"`require` must ask for a fraction in (0, 1), got {words!r}. Example: {example}"
             )
     return _with_source(_with_set(made, given), given, budget)
+
+
+def find_flag(name: str) -> str:
+    """Return the id of a flag, from the id or from a word that only one id has.
+
+    >>> find_flag("masking")
+    'gradient-masking'
+    """
+    near = [each for each in SEVERITY if name in each.split("-")]
+    if name not in SEVERITY and len(near) != 1:
+        raise unknown("flag", name, SEVERITY)
+    return name if name in SEVERITY else near[0]
 
 
 def _with_set(made: Requirement, given: dict[str, str]) -> Requirement:
