@@ -28,9 +28,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -237,39 +237,37 @@ class Keywords(Group):
     @model_validator(mode="wrap")
     @classmethod
     def _state_mistakes(
-        cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         if info.context is BY_FLAGS:
-            checked: Self = handler(given)
-            return checked
+            return handler(given)
         if info.mode == "json":
-            read: Self = _read_group(cls, given, handler)
-            return read
-        if isinstance(given, dict):
-            for name in given:
-                if name not in cls.model_fields:
-                    raise misplaced(str(name), cls.model_fields, f"setting of {cls.__name__}")
+            return cls._read(given, handler)
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                raise misplaced(str(name), cls.model_fields, f"setting of {cls.__name__}")
         try:
-            made: Self = handler(given)
+            return handler(given)
         except ValidationError as error:
             mistake = error.errors()[0]
             raise wrong_value(str(mistake["loc"][0]), mistake) from None
-        return made
+
+    @classmethod
+    def _read(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Return the group in a file of ours; pydantic's error for a mistake names its field."""
+        try:
+            return handler(given)
+        except NpprError as error:
+            name = str(error).split("`")[1].replace("-", "_")
+            place = (name,) if name in cls.model_fields else ()
+            value = given.get(name) if isinstance(given, dict) else given
+            mistake = InitErrorDetails(
+                type="value_error", loc=place, input=value, ctx={"error": error}
+            )
+            raise ValidationError.from_exception_data(cls.__name__, [mistake]) from None
 
 
 KeywordsT = TypeVar("KeywordsT", bound=Keywords)
-
-
-def _read_group(group: type[Group], given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Return the group in a file of ours; a mistake is an error of pydantic, which names its field."""
-    try:
-        return handler(given)
-    except NpprError as error:
-        name = str(error).split("`")[1].replace("-", "_")
-        place = (name,) if name in group.model_fields else ()
-        value = given.get(name) if isinstance(given, dict) else given
-        mistake = InitErrorDetails(type="value_error", loc=place, input=value, ctx={"error": error})
-        raise ValidationError.from_exception_data(group.__name__, [mistake]) from None
 
 
 def misplaced(name: str, valid: Collection[str], what: str) -> SpecError:
@@ -972,13 +970,6 @@ class Excerpt:
         """Return whether the command or policy has a setting."""
         return name not in self.without and (self.only is None or name in self.only)
 
-    def declaration(self, name: str, info: FieldInfo) -> FieldInfo:
-        """Return the declaration of a setting with the help and the default that hold here."""
-        changed = copy(info)
-        changed.description = self.words.get(name, info.description)
-        changed.default = self.defaults.get(name, info.default)
-        return changed
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -1018,13 +1009,13 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
         shown = next((each for each in declared.metadata if isinstance(each, Excerpt)), Excerpt())
         for name, info in kind.model_fields.items():
             if shown.includes(name):
+                changed = copy(info)
+                changed.description = shown.words.get(name, info.description)
+                changed.default = shown.defaults.get(name, info.default)
+                redefined = name in shown.defaults
+                own = redefined or name in shown.words
                 found[f"{top}.{name}"] = Setting(
-                    top,
-                    name,
-                    shown.declaration(name, info),
-                    info.annotation,
-                    is_own=name in shown.words or name in shown.defaults,
-                    has_own_default=name in shown.defaults,
+                    top, name, changed, info.annotation, own, redefined
                 )
     return {each.flag: each for each in found.values()}
 
@@ -1035,35 +1026,29 @@ def build_tree(tree: type[GroupT], given: Mapping[str, Any], where: str = "") ->
     `where` is a word for the file that the values come from.
     """
     known = settings_in(tree)
+    flags = {(each.group, each.name): each.flag for each in known.values()}
     values: dict[str, dict[str, Any]] = {"": {}}
     for setting in known.values():
-        values.setdefault(setting.group, {})
+        own = values.setdefault(setting.group, {})
         if setting.has_own_default:
-            values[setting.group][setting.name] = setting.info.default
+            own[setting.name] = setting.info.default
     for flag, value in given.items():
         if flag not in known:
             raise unknown(f"key{where}" if where else "option", flag, known)
         values[known[flag].group][known[flag].name] = value
-    flags = {(each.group, each.name): each.flag for each in known.values()}
+
+    def build(kind: Any, group: str, own: Mapping[str, Any]) -> Any:
+        try:
+            return kind.model_validate(own, context=BY_FLAGS)
+        except ValidationError as error:
+            mistake = error.errors()[0]
+            name = str(mistake["loc"][0])
+            raise wrong_value(flags.get((group, name), name), mistake, where) from None
+
     top = values.pop("")
-    made: dict[str, Any] = {
-        group: _build_group(tree.model_fields[group].annotation, group, own, flags, where)
+    groups = {
+        group: build(tree.model_fields[group].annotation, group, own)
         for group, own in values.items()
     }
-    whole: GroupT = _build_group(tree, "", {**top, **made}, flags, where)
-    return whole
-
-
-def _build_group(
-    kind: Any,
-    group: str,
-    given: Mapping[str, Any],
-    flags: Mapping[tuple[str, str], str],
-    where: str,
-) -> Any:
-    try:
-        return kind.model_validate(given, context=BY_FLAGS)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        name = str(mistake["loc"][0])
-        raise wrong_value(flags.get((group, name), name), mistake, where) from None
+    built: GroupT = build(tree, "", {**top, **groups})
+    return built

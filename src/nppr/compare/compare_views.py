@@ -217,16 +217,15 @@ def differences_table(comparison: Comparison) -> Table:
         " separately in accuracy. The guaranteed interval is for one difference alone; it can be wider"
         " than an exact test needs."
     )
-    columns = DIFFERENCE_COLUMNS
-    rows = [
+    several = len(comparison.entries) > 2
+    shown = [at for at, each in enumerate(DIFFERENCE_COLUMNS) if several or each.name != "pair"]
+    rows = (
         _difference_row(result, found)
         for result in comparison.results
         for found in result.differences
-    ]
-    if len(comparison.entries) <= 2:
-        pair = [column.name for column in columns].index("pair")
-        columns, *rows = ((*each[:pair], *each[pair + 1 :]) for each in (columns, *rows))
-    return Table(caption, columns, tuple(rows))
+    )
+    columns = tuple(DIFFERENCE_COLUMNS[at] for at in shown)
+    return Table(caption, columns, tuple(tuple(row[at] for at in shown) for row in rows))
 
 
 def runs_table(comparison: Comparison) -> Table:
