@@ -24,7 +24,6 @@ UNDER = {
     Metric.PR: "the noise {source}",
     Metric.CORRUPTION: "the corruption {source}",
 }
-SEARCHED = (Metric.AR, Metric.NPPR)
 EFFORT = (
     "Verdicts on NPPR and AR are about the noise and attacks found with the stated effort, not about"
     " the worst case."
@@ -64,7 +63,7 @@ def remarks_of(
     """Yield what a reader must know besides the answer: what was not compared comes first."""
     yield from dict.fromkeys(result.incomparable for result in results if result.incomparable)
     rows = _rows(results)
-    if any(result.metric in SEARCHED for result, _ in rows):
+    if any(result.metric.is_searched for result, _ in rows):
         yield EFFORT
     if not rows:
         return

@@ -268,18 +268,15 @@ def _value_cell(
         missing = "not measured" in (standing.error or "")
         return Cell(None, "-" if paper else "not measured" if missing else "failed")
     text = value_text(standing, digits=2 if paper else 1, normalised=normalised)
-    return Cell(value, text, strong=not normalised and _leads(result, standing))
+    ranks = {each.rank for each in result.standings if each.rank is not None}
+    leads = standing.rank == 1 and len(ranks) > 1
+    return Cell(value, text, strong=leads and not normalised)
 
 
 def _range_cell(low: float, high: float) -> Cell:
     """An interval of a difference, rounded outwards."""
     ends = math.floor(1000 * low + 1e-9) / 1000, math.ceil(1000 * high - 1e-9) / 1000
     return Cell((low, high), f"{print_points(ends[0])} to {print_points(ends[1])}")
-
-
-def _leads(result: Compared, standing: Standing) -> bool:
-    ranks = {each.rank for each in result.standings if each.rank is not None}
-    return standing.rank == 1 and len(ranks) > 1
 
 
 def console_tables(comparison: Comparison) -> list[RichTable]:
@@ -305,7 +302,9 @@ def write_comparison(
     manifest = Manifest(folder, "comparison")
     manifest.require_ours()
     held = [file for file, _ in FORMATS.values() if (folder / file).exists()]
-    if held and not overwrite and not _same(folder / JSON, comparison):
+    known = folder / JSON
+    same = known.is_file() and known.read_bytes() == comparison.to_json().encode()
+    if held and not overwrite and not same:
         raise RunFolderError(
             f"`out` must be free or hold this comparison, {str(folder)!r} holds {held[0]} of another."
             " Choose another folder, or add --overwrite to replace it."
@@ -347,13 +346,6 @@ def to_latex(comparison: Comparison) -> str:
     tables += [table for table in others if table.rows]
     head = "% Needs \\usepackage{booktabs} and UTF-8.\n"
     return head + "\n".join(table.to_latex() for table in tables)
-
-
-def _same(path: Path, comparison: Comparison) -> bool:
-    try:
-        return path.read_text(encoding="utf-8") == comparison.to_json()
-    except (OSError, ValueError):
-        return False
 
 
 COLOURS = {Metric.AR: "c-ar", Metric.NPPR: "c-nppr", Metric.PR: "c-pr"}

@@ -35,9 +35,6 @@ from nppr.statistics.sequential import BernoulliTest, Verdict
 
 logger = logging.getLogger(__name__)
 
-DECIDABLE = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
-"""What sources measure whose answers are correct or wrong."""
-
 
 @dataclass(frozen=True, eq=False)
 class GateTest:
@@ -218,7 +215,7 @@ def decide_source(
 
 def require_decidable(source: Source) -> None:
     """Raise `SpecError` unless the answers under a source are correct or wrong, without a fit."""
-    if source.metric not in DECIDABLE:
+    if not source.metric.is_of_clean_correct:
         raise SpecError(
             f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong,"
             f" got {source.name!r}."
@@ -244,11 +241,8 @@ def state_verdict(
     `doubted` means that draws showed it to hold, but flags make that unreliable.
     """
     if asked.kind is Kind.PAIRED:
-        counted = (
-            "inputs"
-            if asked.metric is Metric.ACCURACY
-            else "inputs that are clean-correct for both"
-        )
+        clean = asked.metric is Metric.ACCURACY
+        counted = "inputs" if clean else "inputs that are clean-correct for both"
         named = f" [{source.name}]" if asked.source else ""
         return f"{verdict}: {_difference(asked, verdict)} ({scope}, {counted}){named}"
     level = f"{100 * asked.at_least:g} %"

@@ -36,9 +36,11 @@ from nppr.settings import (
     Run,
     Search,
     build_tree,
+    one_of,
     option,
     require_one_of,
     settings_in,
+    whole,
 )
 from nppr.sources import NPPR, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -124,8 +126,12 @@ class Policy(Group):
     require: tuple[str, ...] = option(
         ..., "Requirements, such as 'PR uniform >= 0.95' (docs/gate.md)."
     )
-    about: str = option("population", "population or test-set, as in nppr certify.")
-    calls: int = option(100_000, "Classify at most this many images for each source.")
+    about: Annotated[str, one_of(ABOUT)] = option(
+        "population", "population or test-set, as in nppr certify."
+    )
+    calls: Annotated[int, whole()] = option(
+        100_000, "Classify at most this many images for each source."
+    )
     run: Path | None = option(
         None,
         "Folder of nppr assess on the same classifier, data and budget, for grade, flags and learned"
@@ -140,18 +146,13 @@ class Policy(Group):
 
     @model_validator(mode="after")
     def _require_policy(self) -> Self:
-        require_one_of("about", self.about, ABOUT)
-        groups = {"search": self.search, "measure": self.measure}
-        for key in MEASURING:
-            setting = KEYS[key]
-            group = groups[setting.group]
-            if self.run is not None and group.is_typed(setting.name):
+        for key in MEASURING if self.run is not None else ():
+            group, name = getattr(self, KEYS[key].group), KEYS[key].name
+            if group.is_typed(name):
                 raise SpecError(
                     f"`{key}` must be left out of a policy with a run, got"
-                    f" {getattr(group, setting.name)!r}: that run is already measured."
+                    f" {getattr(group, name)!r}: that run is already measured."
                 )
-        if self.calls < 1:
-            raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
         learned = [each.text for each in self.requirements() if each.admissible is not None]
         if self.measure.evaluate_all and learned:
             raise SpecError(
@@ -173,7 +174,7 @@ class Policy(Group):
         for each in found:
             other = first.setdefault(each.quantity, each)
             if other is not each:
-                same = (other.at_least, other.name) == (each.at_least, each.name)
+                same = replace(other, text=each.text) == each
                 raise SpecError(
                     f"`require` must state each quantity once, got {other.text!r} and {each.text!r}"
                     f"{', which are the same' if same else ''}."
