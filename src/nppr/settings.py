@@ -966,10 +966,6 @@ class Excerpt:
     words: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def includes(self, name: str) -> bool:
-        """Return whether the command or policy has a setting."""
-        return name not in self.without and (self.only is None or name in self.only)
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -1008,7 +1004,7 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
             continue
         shown = next((each for each in declared.metadata if isinstance(each, Excerpt)), Excerpt())
         for name, info in kind.model_fields.items():
-            if shown.includes(name):
+            if name not in shown.without and (shown.only is None or name in shown.only):
                 changed = copy(info)
                 changed.description = shown.words.get(name, info.description)
                 changed.default = shown.defaults.get(name, info.default)

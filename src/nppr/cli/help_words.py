@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS
 from nppr.export.documents import EXPORTS
@@ -16,7 +15,7 @@ from nppr.source_names import (
     list_names,
 )
 from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
-from nppr.system.registry import BUILT_IN, Registry
+from nppr.system.registry import BUILT_IN
 
 
 def describe_sources() -> str:
@@ -50,12 +49,8 @@ def describe_parameters() -> str:
 
 def describe_exports() -> str:
     """Return the names of all documents, with the package that brings one."""
-    return ", ".join(_with_origin(name, EXPORTS) for name in EXPORTS.names())
-
-
-def _with_origin(name: str, known: Registry[Any]) -> str:
-    origin = known.origin_of(name)
-    return name if origin == BUILT_IN else f"{name} (from {origin})"
+    origins = ((name, EXPORTS.origin_of(name)) for name in EXPORTS.names())
+    return ", ".join(name if at == BUILT_IN else f"{name} (from {at})" for name, at in origins)
 
 
 WORDS: dict[str, Callable[[], str]] = {

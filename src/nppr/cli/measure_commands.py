@@ -26,10 +26,10 @@ from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.printed_numbers import Numbers
-from nppr.report.results_table import spectrum_table, trust_lines
+from nppr.report.results_table import notes_of, spectrum_table, terminal_tables, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
-from nppr.run.progress import progress_bars
+from nppr.run.progress import Plan, progress_bars
 from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
@@ -65,7 +65,13 @@ def execute_fit(options: FitOptions) -> None:
         )
     write_specs(folder, _fitted_specs(options))
     if not options.quiet:
-        console.show_learned(found, folder)
+        for each in found:
+            made, search = each.record, each.record.search
+            chosen = "" if search.select_value is None else f"chosen: {search.selected}, "
+            std = f"realised std {made.diagnostics.realised_std:.3f} of the radius"
+            calls = f"{search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose"
+            console.print_line(f"{made.name}: {chosen}{std}, {calls}")
+        console.print_line(f"Measure with: nppr evaluate --distribution {folder}")
     console.print_line(str(folder / "distributions"))
 
 
@@ -216,7 +222,7 @@ def _measure(
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
-    with progress_bars(quiet=options.quiet, show_plan=console.show_plan) as progress:
+    with progress_bars(quiet=options.quiet, show_plan=_show_plan) as progress:
         report = assess_resolved(
             resolved,
             measure,
@@ -231,6 +237,25 @@ def _measure(
     if not path.exists():
         raise vanished(folder)
     return report, path
+
+
+def _show_plan(plan: Plan) -> None:
+    """Print what is about to run and about how long it will take."""
+    for each in plan.notes:
+        console.note(each)
+    if plan.finished:
+        console.note(
+            f"finished before, in {plan.finished}: it is read; --overwrite computes it again"
+        )
+        return
+    form = f", {' + '.join(plan.form)}" if plan.form else ""
+    console.note(
+        f"{plan.inputs:,} inputs to evaluate ({plan.fit_inputs:,} to fit, {plan.select_inputs:,} to"
+        f" select), sources {', '.join(plan.sources)}: about"
+        f" {console.duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
+    )
+    if plan.warning:
+        console.note(f"warning: {plan.warning}")
 
 
 def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
@@ -265,12 +290,12 @@ def _show(
     The exit code is 1 if a source failed or the page was not written.
     """
     if table is not None:
-        console.show_failures(report)
+        _show_failures(report)
     rendered = _render(report, path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:
-        console.show_report(report, path)
+        show_report(report, path)
     else:
         if table and table.rows and not options.quiet:
             console.out.print(table.to_rich(console.out.width))
@@ -281,3 +306,20 @@ def _show(
     failed = any(row.error and not row.flags for row in (*report.numbers, *report.other_radii))
     if failed or not rendered:
         raise ExitCode(1)
+
+
+def show_report(report: Report, path: Path) -> None:
+    """Print the tables and their notes, sources that failed, and the path of the report."""
+    for table in terminal_tables(report):
+        console.out.print(table.to_rich(console.out.width))
+    console.out.print(notes_of(report), markup=False)
+    _show_failures(report)
+    console.print_line(str(path))
+
+
+def _show_failures(report: Report) -> None:
+    """Print a line for every source that failed or was skipped."""
+    for row in report.numbers:
+        if row.error:
+            outcome = "skipped" if row.flags else "failed"
+            console.show_error(f"source {row.name!r} {outcome}: {row.error}")
