@@ -163,6 +163,19 @@ def parse_radii(value: Any) -> tuple[str, ...]:
     return tuple(known[radius] for radius in sorted(known))
 
 
+def parse_formats(value: Any) -> tuple[str, ...]:
+    """Return the formats of figures in a text with commas, each once."""
+    parts = value.split(",") if isinstance(value, str) else value or ()
+    wanted = tuple(dict.fromkeys(each.strip().lower() for each in parts))
+    for each in wanted:
+        if each not in FIGURE_FORMATS:
+            raise SpecError(
+                f"`figures` must be svg, png or pdf, or several separated by commas, got {each!r}."
+                " Example: --figures svg,pdf"
+            )
+    return wanted
+
+
 def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
     """Raise `SpecError`, with the nearest valid value, unless the value is one of the valid ones."""
     if value not in valid:
@@ -196,6 +209,7 @@ def one_of(valid: Collection[str]) -> AfterValidator:
 Count = Annotated[int | None, whole()]
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
 Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]
+Figures = Annotated[tuple[str, ...], BeforeValidator(parse_formats)]
 
 
 class Group(BaseModel):
@@ -344,19 +358,6 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
     require_at_most("sigma", sigma, LARGEST_RADIUS)
     return sigma
-
-
-def figure_formats(text: str | None) -> tuple[str, ...]:
-    """Return the formats of figures in a text with commas, each once."""
-    listed = text.split(",") if text is not None else []
-    wanted = tuple(dict.fromkeys(each.strip().lower() for each in listed))
-    for each in wanted:
-        if each not in FIGURE_FORMATS:
-            raise SpecError(
-                f"`figures` must be svg, png or pdf, or several separated by commas, got {each!r}."
-                " Example: --figures svg,pdf"
-            )
-    return wanted
 
 
 class NetworkSettings(Group):

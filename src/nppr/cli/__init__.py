@@ -33,15 +33,6 @@ INTERRUPTED, TERMINATED = 130, 143
 COMMANDS = tuple(FLAGS)
 """The names of all commands, in the order of `nppr --help`."""
 
-CONTINUED_BY = {
-    **dict.fromkeys(
-        ("assess", "fit", "evaluate", "spectrum", "bound", "bracket", "train"),
-        "add --resume to continue",
-    ),
-    "study": "the same command continues",
-}
-"""How to continue a command that keeps finished work."""
-
 
 @app.callback(invoke_without_command=True)
 def _nppr(
@@ -63,11 +54,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
     except KeyboardInterrupt:
-        way = CONTINUED_BY.get(given[0])
+        way = _continuation(given[0])
         console.show_error("interrupted" + (f"; finished work is kept: {way}" if way else ""))
         return INTERRUPTED
     except RunStopped as error:
-        way = None if isinstance(error, VanishedError) else CONTINUED_BY.get(given[0])
+        way = None if isinstance(error, VanishedError) else _continuation(given[0])
         console.show_error(str(error) + (f" Finished work is kept: {way}." if way else ""))
         return 2
     except NpprError as error:
@@ -101,6 +92,13 @@ def in_options(message: str, command: str) -> str:
         if message.startswith(f"`{name}`") and option in FLAGS.get(command, ()):
             return f"`{option}`{message.removeprefix(f'`{name}`')}"
     return message
+
+
+def _continuation(command: str) -> str | None:
+    """Return how to continue a command that keeps finished work, None for another."""
+    if "resume" in FLAGS.get(command, ()):
+        return "add --resume to continue"
+    return "the same command continues" if command == "study" else None
 
 
 def _fault(error: Exception) -> str | None:

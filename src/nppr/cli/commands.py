@@ -23,6 +23,7 @@ from nppr.settings import (
     BudgetSettings,
     DataSettings,
     Excerpt,
+    Figures,
     Group,
     Measure,
     ModelSettings,
@@ -30,7 +31,6 @@ from nppr.settings import (
     Run,
     Search,
     TrainOptions,
-    figure_formats,
     one_of,
     option,
     require_sigma,
@@ -48,7 +48,9 @@ WITHOUT_FEATURE_MODEL = Excerpt(without=("feature_model", "feature_weights"))
 
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
-FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
+FIGURES_OPTION = option(
+    (), "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT, flag="--figures <str>"
+)
 DISTRIBUTION_OPTION = option(
     None, "Learned noise: a file written by nppr fit, or a folder of them.", Panel.NOISE
 )
@@ -72,7 +74,7 @@ class MeasureOptions(Group):
     page: bool = option(
         True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )
-    figures: str | None = FIGURES_OPTION
+    figures: Figures = FIGURES_OPTION
     as_json: bool = JSON_OPTION
 
     @model_validator(mode="after")
@@ -80,7 +82,6 @@ class MeasureOptions(Group):
         if self.measure.rare_calls is not None and not self.rare:
             raise SpecError("`rare-calls` must be given with --rare, got it alone.")
         _ = self.measured
-        figure_formats(self.figures)
         return self
 
     @property
@@ -455,13 +456,8 @@ class ReportOptions(Group):
         " per_input.csv (extra parquet).",
         flag="--format",
     )
-    figures: str | None = FIGURES_OPTION
+    figures: Figures = FIGURES_OPTION
     quiet: bool = QUIET_OPTION
-
-    @model_validator(mode="after")
-    def _require_valid(self) -> Self:
-        figure_formats(self.figures)
-        return self
 
 
 class SchemaOptions(Group):
@@ -560,10 +556,11 @@ class StudyOptions(Group):
         None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
     )
     cache: Path = option(Path("runs/cache"), "Folder of finished nodes, shared by studies.")
-    figures: str | None = option(
-        None,
+    figures: Figures = option(
+        (),
         "Also draw the learned noise for papers, in the folder of the tables: svg,png,pdf.",
         Panel.OUTPUT,
+        flag="--figures <str>",
     )
     run: Annotated[
         Run,

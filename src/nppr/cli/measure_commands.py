@@ -33,7 +33,7 @@ from nppr.run.progress import Plan, progress_bars
 from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
-from nppr.settings import Measure, ModelSettings, Search, figure_formats
+from nppr.settings import Measure, ModelSettings, Search
 from nppr.source_names import OFFSET_CALLS
 from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import make_offset_sources
@@ -268,11 +268,11 @@ def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved
 
 def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; return whether that worked. A failure costs no numbers."""
-    formats = figure_formats(options.figures)
-    if not (options.page or formats):
+    if not (options.page or options.figures):
         return True
     try:
-        written = write_rendered(RunFiles.of(report, folder), page=options.page, figures=formats)
+        files = RunFiles.of(report, folder)
+        written = write_rendered(files, page=options.page, figures=options.figures)
     except Exception as error:  # the numbers are safe in report.json
         reason = shorten_error(error).rstrip(".")
         console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
