@@ -126,7 +126,7 @@ def option(
     """Declare a setting; `flag` is its name on the command line if it is not that of the field.
 
     A flag in capitals is a positional argument. `--help` keeps the order of declaration, and fills in
-    names in braces (`nppr.cli.help_words`).
+    names in braces (`nppr.cli.app.fill_words`).
     """
     extra: dict[str, Any] = {"panel": panel, "flag": flag, "order": next(_declared)}
     return Field(default, description=help_text, json_schema_extra=extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -14,8 +14,19 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS
+from nppr.export.documents import EXPORTS
 from nppr.formats import require_data, require_model, require_weights
+from nppr.noise.admissible_set import NPPR
 from nppr.settings import Group, Panel, Setting, build_tree, settings_in
+from nppr.source_names import (
+    FEWEST_OFFSET_CALLS,
+    OFFSET_CALLS,
+    OWN_SOURCES,
+    added_sources,
+    list_names,
+)
+from nppr.system.registry import BUILT_IN
 from nppr.system.specs import RANDOM_WEIGHTS
 from nppr.system.user_code import ProcessEnded, contain_exits
 
@@ -55,12 +66,10 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names of all sources and parameters."""
-        words = import_module("nppr.cli.help_words").WORDS
         for parameter in self.params:
             text = getattr(parameter, "help", None) or ""
             if LATE_WORDS.search(text):
-                filled = LATE_WORDS.sub(lambda found: words[found[1]](), text)
-                parameter.help = escape(filled)  # type: ignore[attr-defined]
+                parameter.help = escape(fill_words(text))  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -204,3 +213,58 @@ def _parameter(key: str, setting: Setting) -> inspect.Parameter:
         default=default,
         annotation=Annotated[kind, declared],
     )
+
+
+def fill_words(text: str) -> str:
+    """Return a help text with the names in braces replaced by lists of what is registered."""
+    # Not above: it needs NumPy, which no check of what is typed needs.
+    from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
+
+    sizes = {kind: sizes.split("+") for kind, sizes in DEFAULT_SIZES.items()}
+    words: dict[str, Callable[[], str]] = {
+        "sources": describe_sources,
+        "parameters": describe_parameters,
+        "exports": describe_exports,
+        "edges": lambda: "|".join(EDGES),
+        "noise_sets": lambda: ", ".join(f"{kind} ({text})" for kind, text in MEANINGS.items()),
+        "set_examples": lambda: ", ".join(f"{kind}:{each[-1]}" for kind, each in sizes.items()),
+        "ratios": lambda: ",".join(sizes[RATIO]),
+        "offset_calls": lambda: str(OFFSET_CALLS),
+        "fewest_offset_calls": lambda: str(FEWEST_OFFSET_CALLS),
+    }
+    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
+
+
+def describe_sources() -> str:
+    """Return the names of all sources, those with the same options together."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for name, entry in OWN_SOURCES.items():
+        names = [each.replace("_", "-") for each in entry.options]
+        kinds.setdefault(tuple(names), []).append(name)
+    listed = [f"{', '.join(names)}: {', '.join(options)}." for options, names in kinds.items()]
+    added = [f"{name} (from {origin})" for name, origin in added_sources().items()]
+    presets = [name for entry in OWN_SOURCES.values() for name in entry.presets]
+    default = [name for name in list_names(OWN_SOURCES, False) if OWN_SOURCES[name].default]
+    return " ".join(
+        [
+            "Sources separated by commas, each with its options after colons, as in pgd:steps=20.",
+            "nppr: the worst noise found by a search (panels Noise and Search).",
+            *listed,
+            *([f"Installed: {', '.join(added)}."] if added else []),
+            f"Presets: {', '.join(presets)}. all: every source.",
+            f"Default of assess: {','.join([NPPR, *default])}.",
+            f"With --transform: {', '.join(list_names(OWN_SOURCES, True))}.",
+        ]
+    )
+
+
+def describe_parameters() -> str:
+    """Return the names of the parameters of transformations, with their units."""
+    units = (name + f" ({known.unit})" * bool(known.unit) for name, known in PARAMETERS.items())
+    return ", ".join([*GROUPS, *units])
+
+
+def describe_exports() -> str:
+    """Return the names of all documents, with the package that brings one."""
+    origins = ((name, EXPORTS.origin_of(name)) for name in EXPORTS.names())
+    return ", ".join(name if at == BUILT_IN else f"{name} (from {at})" for name, at in origins)

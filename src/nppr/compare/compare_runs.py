@@ -77,8 +77,8 @@ def compare(
     With probability at least `confidence` no verdict on robustness is wrong, and none on clean accuracy
     with the same probability. Upper bounds (NPPR, AR) found by searches of different settings have no
     differences and no ranks: `incomparable` of the result names the settings. Runs on different data,
-    which `allow_different_data` permits, have none at all. `seed` chooses the order of the inputs in the
-    guaranteed tests of rates.
+    which `allow_different_data` permits, have none at all. `seed` orders the inputs in the guaranteed
+    tests of rates.
     """
     check_confidence(confidence)
     groups = group_seeds(_read(runs))
