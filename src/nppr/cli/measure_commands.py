@@ -53,7 +53,6 @@ def execute_assess(options: AssessOptions) -> None:
 def execute_fit(options: FitOptions) -> None:
     """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
-    _note_default_data(options)
     resolved = _resolve(options, options.measure)
     with progress_bars(quiet=options.quiet) as progress:
         found = learn_resolved(
@@ -110,17 +109,13 @@ def execute_bound(options: BoundOptions) -> None:
         raise SpecError(f"`at-least` must lie in (0, 1), got {least:g}. Example: 0.95")
     if kind == RATIO and sizes is not None:
         ratio, sizes = sizes, None
-    facts = {
-        "set": kind,
-        **({} if ratio is None else {"ratio": ratio.replace(" ", "").replace(",", "+")}),
-        **({} if sizes is None else {"size": sizes}),
-        **({} if least is None else {"least": least}),
-    }
-    spec = ":".join(
-        [f"bound:reference={options.reference}", *(f"{k}={v}" for k, v in facts.items())]
-    )
-    shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
-    sources = ",".join([spec, *shared])
+    ratio = ratio and ratio.replace(" ", "").replace(",", "+")
+    asked = {"set": kind, "ratio": ratio, "size": sizes, "least": least}
+    facts = {name: value for name, value in asked.items() if value is not None}
+    parts = (f"{name}={value}" for name, value in facts.items())
+    sources = spec = ":".join([f"bound:reference={options.reference}", *parts])
+    if options.patterns:
+        sources += f",{spec}:patterns={options.patterns}"
     require_sources(sources, read_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
@@ -182,17 +177,6 @@ def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOp
     return options.model_copy(update=changed)
 
 
-def _note_default_data(options: MeasureOptions | FitOptions) -> None:
-    """Warn that the user's model will be assessed on the demo digits because --data is missing."""
-    default = ModelSettings.model_fields["model"].default
-    model, data = options.model.model, options.data
-    if model != default and not data.is_typed("data") and not options.quiet:
-        console.note(
-            f"--data is not given: {model} is assessed on {data.data}, images of"
-            " 1 x 8 x 8 in 10 classes"
-        )
-
-
 def _default_folder(options: MeasureOptions | FitOptions, *more: object) -> Path:
     """Return a folder under runs/ that belongs to these options alone."""
     determining = options.model_dump(exclude=NOT_IN_NAME)
@@ -212,7 +196,6 @@ def _measure(
     """
     measure = options.measured
     folder = options.run.out or _default_folder(options, sources)
-    _note_default_data(options)
     resolved = _resolve(options, measure)
     known = []
     if distribution is not None:
@@ -259,11 +242,18 @@ def _show_plan(plan: Plan) -> None:
 
 
 def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
-    """Load the data and the classifier that the options name."""
-    return resolve(
-        options.model.model, options.data.data, measure, options.budget,
-        network=options.model, reading=options.data,
-    )  # fmt: skip
+    """Load the data and the classifier that the options name.
+
+    Warn if the user's model meets the demo digits because --data is missing.
+    """
+    model, data = options.model.model, options.data
+    default = ModelSettings.model_fields["model"].default
+    if model != default and not data.is_typed("data") and not options.quiet:
+        console.note(
+            f"--data is not given: {model} is assessed on {data.data}, images of"
+            " 1 x 8 x 8 in 10 classes"
+        )
+    return resolve(model, data.data, measure, options.budget, network=options.model, reading=data)
 
 
 def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:

@@ -87,14 +87,13 @@ def decide_policy(
             for each in tested:
                 if each.admissible is not None:
                     plans[each.text] = _plan(policy, setup, each, error, known)
-    planned = [plans[each.text] for each in tested]
     decided, calls = decide_tests(
-        [each for each in planned if isinstance(each, GateTest)],
+        [each for each in plans.values() if isinstance(each, GateTest)],
         setup.classifier, setup.data.evaluate, flags=flags,
         confidence=policy.measure.confidence, calls=policy.calls, seed=policy.measure.seed,
         progress=progress,
     )  # fmt: skip
-    unmeasured = [each for each in planned if isinstance(each, Decision)]
+    unmeasured = [each for each in plans.values() if isinstance(each, Decision)]
     found = {each.requirement: each for each in (*decided, *unmeasured)}
     decisions = [found.get(each.text) or _read(each, known) for each in asked]
     return make_record(setup, name, policy.measure.confidence, decisions, len(tested), calls)
@@ -153,11 +152,7 @@ def _find_known(
     """Read the run of the policy, which must be about the same things, or measure one."""
     if policy.run is not None:
         report = read_run(policy.run).report
-        same = {
-            "classifier": report.classifier.fingerprint == setup.record.classifier.fingerprint,
-            **_compare_records(report, setup),
-        }
-        _require_same(policy.run, "run", same)
+        _require_same(policy.run, "run", report, setup, of_classifier=True)
     else:
         report = _measure(policy, setup, folder, progress)
     try:
@@ -216,15 +211,18 @@ def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
     return search
 
 
-def _compare_records(report: ReportRecord, setup: AssessmentRun) -> dict[str, bool]:
-    return {
+def _require_same(
+    folder: Path, what: str, report: ReportRecord, setup: AssessmentRun, *, of_classifier: bool
+) -> None:
+    """Raise `RunFolderError` unless a run is about what the policy is about."""
+    same = {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
         "rounding": report.settings.measure.quantise == setup.settings.quantise,
     }
-
-
-def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
+    if of_classifier:
+        known = report.classifier.fingerprint == setup.record.classifier.fingerprint
+        same = {"classifier": known, **same}
     other = [name for name, agrees in same.items() if not agrees]
     if other:
         raise RunFolderError(
@@ -278,7 +276,7 @@ def _compare(
 ) -> PairedQuestion:
     """Return the question on a baseline, which must be a run on the same inputs and budget."""
     files = read_run(asked.name)
-    _require_same(files.path, "baseline", _compare_records(files.report, setup))
+    _require_same(files.path, "baseline", files.report, setup, of_classifier=False)
     lines = lines_of(files.per_input, files.path)
     wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
     if wanted not in lines or files.report.settings.measure.only_merged:
