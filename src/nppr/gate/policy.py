@@ -84,12 +84,6 @@ class Requirement:
     name: str = ""
 
     @property
-    def quantity(self) -> Requirement:
-        """The requirement without its words and its value, to compare it with others."""
-        name = "" if self.kind is Kind.GRADE else self.name
-        return replace(self, text="", at_least=0.0, name=name)
-
-    @property
     def direction(self) -> Direction:
         """What its number is: a search bounds the worst noise from above, a set from below."""
         if self.noise_set is not None:
@@ -172,7 +166,9 @@ class Policy(Group):
         found = [parse_requirement(text, budget) for text in self.require]
         first: dict[Requirement, Requirement] = {}
         for each in found:
-            other = first.setdefault(each.quantity, each)
+            name = "" if each.kind is Kind.GRADE else each.name
+            quantity = replace(each, text="", at_least=0.0, name=name)
+            other = first.setdefault(quantity, each)
             if other is not each:
                 same = replace(other, text=each.text) == each
                 raise SpecError(
