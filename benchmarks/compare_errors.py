@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nppr.compare.verdicts import Pair, decide
+from nppr.compare.compare_runs import Pair, decide_pairs
 from nppr.core.tally import BoolArray, FloatArray
 from nppr.statistics.intervals import normal
 from nppr.statistics.paired import Share, common_numbers, to_unit
@@ -199,7 +199,7 @@ def simulate(draw: Draw, repeats: int, random: Random, *, first: bool = False) -
     for _ in range(repeats):
         pairs = draw(random)
         looked = slice(0, 1 if first else None)
-        decided += any(each.separated for each in decide(pairs, CONFIDENCE)[looked])
+        decided += any(each.separated for each in decide_pairs(pairs, CONFIDENCE)[looked])
         level = 1 - (1 - CONFIDENCE) / len(pairs)
         ends = (normal(to_unit(*common_numbers(*pair)), level) for pair in pairs[looked])
         by_normal += any(not end.low <= 0.5 <= end.high for end in ends)

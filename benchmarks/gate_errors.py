@@ -19,14 +19,14 @@ from scipy import stats
 
 from nppr.core.tally import IntArray
 from nppr.data import Slice
-from nppr.gate.gate_questions import (
-    BoundQuestion,
-    GateQuestion,
+from nppr.gate.sequential_draws import (
+    AT_ONCE,
+    DrawnBlock,
     LevelQuestion,
     PairedQuestion,
+    Question,
     WorstQuestion,
 )
-from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock
 from nppr.statistics.intervals import clopper_pearson
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.noise_sets import ChiSquare, Contaminated
@@ -45,7 +45,7 @@ MOST = 20_000
 class Boundary(NamedTuple):
     """A requirement that is exactly at its boundary, by what its draws are."""
 
-    question: GateQuestion
+    question: Question
     correct: float
     fragile: float = 0.0
     """The share of the inputs that always fail."""
@@ -63,9 +63,9 @@ def questions(inputs: int) -> list[Boundary]:
     return [
         Boundary(LevelQuestion(BernoulliTest(LEVEL, 1 - ERROR)), LEVEL),
         Boundary(LevelQuestion(BernoulliTest(0.99, 1 - ERROR)), 0.99),
-        Boundary(BoundQuestion(NoiseSetTest(SET, LEVEL, 1 - ERROR)), 1 - p, draws=SET_DRAWS),
+        Boundary(LevelQuestion(NoiseSetTest(SET, LEVEL, 1 - ERROR)), 1 - p, draws=SET_DRAWS),
         Boundary(
-            BoundQuestion(NoiseSetTest(CURVED, 1 - FRAGILE, 1 - ERROR)), 1.0, FRAGILE, SET_DRAWS
+            LevelQuestion(NoiseSetTest(CURVED, 1 - FRAGILE, 1 - ERROR)), 1.0, FRAGILE, SET_DRAWS
         ),
         Boundary(WorstQuestion(WORST, ERROR, slices), WORST),
         Boundary(PairedQuestion(paired, np.full(inputs, 0.95), everything, 1), 0.95 - LOSS),

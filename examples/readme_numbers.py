@@ -8,10 +8,10 @@ from pathlib import Path
 from nppr.core.tally import Metric
 from nppr.noise.rungs import Dependency
 from nppr.report import Number, Report, read_report
-from nppr.report.at_least_line import stated_bound
 from nppr.report.findings import find_attacked
 from nppr.report.ladder_tables import steps_of
 from nppr.report.printed_numbers import percent
+from nppr.report.quotes import stated_bound
 
 START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 

@@ -38,7 +38,7 @@ def _interruptible() -> Iterator[None]:
 
 LONGEST = (
     "test_campaigns.py", "test_engines.py", "test_guides.py", "test_study_command.py",
-    "test_gate_command.py", "test_examples.py", "test_transformed_run.py",
+    "test_check_commands.py", "test_examples.py", "test_transformed_run.py",
     "test_rough_gradients.py", "test_measure_commands.py", "test_search.py",
 )  # fmt: skip
 """Files that begin first, the longest of them at the front: short files then fill both processes."""

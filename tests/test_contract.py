@@ -227,12 +227,13 @@ def measured_in_shards(source: Source, parts: int) -> Tally[Evaluate]:
     run = AssessmentRun.open(resolved, source.budget or BUDGETS[0], Measure(draws=17))
     run.measure_clean(keep=False)
     if parts > 1:
-        run.pool, run.parts = WorkerPool(), parts
+        run.pool = WorkerPool()
+        run.pool.slots = parts
         share_out(run, [run.plan(source)])
         kept = run.held[source.name].held
         assert kept is not None
         assert kept.finished.all(), "nothing is left for the process of the run"
-    return run.tally(source)
+    return run.tally(run.plan(source))
 
 
 @sources

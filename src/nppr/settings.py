@@ -28,9 +28,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -126,7 +126,7 @@ def option(
     """Declare a setting; `flag` is its name on the command line if it is not that of the field.
 
     A flag in capitals is a positional argument. `--help` keeps the order of declaration, and fills in
-    names in braces (`nppr.cli.help_words`).
+    names in braces (`nppr.cli.app.fill_words`).
     """
     extra: dict[str, Any] = {"panel": panel, "flag": flag, "order": next(_declared)}
     return Field(default, description=help_text, json_schema_extra=extra)
@@ -163,6 +163,19 @@ def parse_radii(value: Any) -> tuple[str, ...]:
     return tuple(known[radius] for radius in sorted(known))
 
 
+def parse_formats(value: Any) -> tuple[str, ...]:
+    """Return the formats of figures in a text with commas, each once."""
+    parts = value.split(",") if isinstance(value, str) else value or ()
+    wanted = tuple(dict.fromkeys(each.strip().lower() for each in parts))
+    for each in wanted:
+        if each not in FIGURE_FORMATS:
+            raise SpecError(
+                f"`figures` must be svg, png or pdf, or several separated by commas, got {each!r}."
+                " Example: --figures svg,pdf"
+            )
+    return wanted
+
+
 def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
     """Raise `SpecError`, with the nearest valid value, unless the value is one of the valid ones."""
     if value not in valid:
@@ -196,6 +209,7 @@ def one_of(valid: Collection[str]) -> AfterValidator:
 Count = Annotated[int | None, whole()]
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
 Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]
+Figures = Annotated[tuple[str, ...], BeforeValidator(parse_formats)]
 
 
 class Group(BaseModel):
@@ -237,39 +251,37 @@ class Keywords(Group):
     @model_validator(mode="wrap")
     @classmethod
     def _state_mistakes(
-        cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
         if info.context is BY_FLAGS:
-            checked: Self = handler(given)
-            return checked
+            return handler(given)
         if info.mode == "json":
-            read: Self = _read_group(cls, given, handler)
-            return read
-        if isinstance(given, dict):
-            for name in given:
-                if name not in cls.model_fields:
-                    raise misplaced(str(name), cls.model_fields, f"setting of {cls.__name__}")
+            return cls._read(given, handler)
+        for name in given if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                raise misplaced(str(name), cls.model_fields, f"setting of {cls.__name__}")
         try:
-            made: Self = handler(given)
+            return handler(given)
         except ValidationError as error:
             mistake = error.errors()[0]
             raise wrong_value(str(mistake["loc"][0]), mistake) from None
-        return made
+
+    @classmethod
+    def _read(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Return the group in a file of ours; pydantic's error for a mistake names its field."""
+        try:
+            return handler(given)
+        except NpprError as error:
+            name = str(error).split("`")[1].replace("-", "_")
+            place = (name,) if name in cls.model_fields else ()
+            value = given.get(name) if isinstance(given, dict) else given
+            mistake = InitErrorDetails(
+                type="value_error", loc=place, input=value, ctx={"error": error}
+            )
+            raise ValidationError.from_exception_data(cls.__name__, [mistake]) from None
 
 
 KeywordsT = TypeVar("KeywordsT", bound=Keywords)
-
-
-def _read_group(group: type[Group], given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Return the group in a file of ours; a mistake is an error of pydantic, which names its field."""
-    try:
-        return handler(given)
-    except NpprError as error:
-        name = str(error).split("`")[1].replace("-", "_")
-        place = (name,) if name in group.model_fields else ()
-        value = given.get(name) if isinstance(given, dict) else given
-        mistake = InitErrorDetails(type="value_error", loc=place, input=value, ctx={"error": error})
-        raise ValidationError.from_exception_data(group.__name__, [mistake]) from None
 
 
 def misplaced(name: str, valid: Collection[str], what: str) -> SpecError:
@@ -346,19 +358,6 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
     require_at_most("sigma", sigma, LARGEST_RADIUS)
     return sigma
-
-
-def figure_formats(text: str | None) -> tuple[str, ...]:
-    """Return the formats of figures in a text with commas, each once."""
-    listed = text.split(",") if text is not None else []
-    wanted = tuple(dict.fromkeys(each.strip().lower() for each in listed))
-    for each in wanted:
-        if each not in FIGURE_FORMATS:
-            raise SpecError(
-                f"`figures` must be svg, png or pdf, or several separated by commas, got {each!r}."
-                " Example: --figures svg,pdf"
-            )
-    return wanted
 
 
 class NetworkSettings(Group):
@@ -975,17 +974,6 @@ class Excerpt:
     words: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def includes(self, name: str) -> bool:
-        """Return whether the command or policy has a setting."""
-        return name not in self.without and (self.only is None or name in self.only)
-
-    def declaration(self, name: str, info: FieldInfo) -> FieldInfo:
-        """Return the declaration of a setting with the help and the default that hold here."""
-        changed = copy(info)
-        changed.description = self.words.get(name, info.description)
-        changed.default = self.defaults.get(name, info.default)
-        return changed
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -1024,14 +1012,14 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
             continue
         shown = next((each for each in declared.metadata if isinstance(each, Excerpt)), Excerpt())
         for name, info in kind.model_fields.items():
-            if shown.includes(name):
+            if name not in shown.without and (shown.only is None or name in shown.only):
+                changed = copy(info)
+                changed.description = shown.words.get(name, info.description)
+                changed.default = shown.defaults.get(name, info.default)
+                redefined = name in shown.defaults
+                own = redefined or name in shown.words
                 found[f"{top}.{name}"] = Setting(
-                    top,
-                    name,
-                    shown.declaration(name, info),
-                    info.annotation,
-                    is_own=name in shown.words or name in shown.defaults,
-                    has_own_default=name in shown.defaults,
+                    top, name, changed, info.annotation, own, redefined
                 )
     return {each.flag: each for each in found.values()}
 
@@ -1042,35 +1030,29 @@ def build_tree(tree: type[GroupT], given: Mapping[str, Any], where: str = "") ->
     `where` is a word for the file that the values come from.
     """
     known = settings_in(tree)
+    flags = {(each.group, each.name): each.flag for each in known.values()}
     values: dict[str, dict[str, Any]] = {"": {}}
     for setting in known.values():
-        values.setdefault(setting.group, {})
+        own = values.setdefault(setting.group, {})
         if setting.has_own_default:
-            values[setting.group][setting.name] = setting.info.default
+            own[setting.name] = setting.info.default
     for flag, value in given.items():
         if flag not in known:
             raise unknown(f"key{where}" if where else "option", flag, known)
         values[known[flag].group][known[flag].name] = value
-    flags = {(each.group, each.name): each.flag for each in known.values()}
+
+    def build(kind: Any, group: str, own: Mapping[str, Any]) -> Any:
+        try:
+            return kind.model_validate(own, context=BY_FLAGS)
+        except ValidationError as error:
+            mistake = error.errors()[0]
+            name = str(mistake["loc"][0])
+            raise wrong_value(flags.get((group, name), name), mistake, where) from None
+
     top = values.pop("")
-    made: dict[str, Any] = {
-        group: _build_group(tree.model_fields[group].annotation, group, own, flags, where)
+    groups = {
+        group: build(tree.model_fields[group].annotation, group, own)
         for group, own in values.items()
     }
-    whole: GroupT = _build_group(tree, "", {**top, **made}, flags, where)
-    return whole
-
-
-def _build_group(
-    kind: Any,
-    group: str,
-    given: Mapping[str, Any],
-    flags: Mapping[tuple[str, str], str],
-    where: str,
-) -> Any:
-    try:
-        return kind.model_validate(given, context=BY_FLAGS)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        name = str(mistake["loc"][0])
-        raise wrong_value(flags.get((group, name), name), mistake, where) from None
+    built: GroupT = build(tree, "", {**top, **groups})
+    return built

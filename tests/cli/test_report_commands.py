@@ -1,4 +1,4 @@
-"""`nppr report` and `nppr compare`: pages, tables and figures of run folders."""
+"""`nppr report`, `export` and `compare`: pages, tables, figures and documents of run folders."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ import pytest
 import nppr
 from nppr.cli import run
 from nppr.core.budget import Budget
+from nppr.export.documents import Document
+from nppr.export.exports import EXPORTS
+from report.page.made_runs import made_report
 
 from .conftest import Refused
 
@@ -202,3 +205,35 @@ def test_bad_input_of_compare_is_one_line(
     runs: list[Path], arguments: str, message: str, refused: Refused
 ) -> None:
     assert message in refused(["compare", *arguments.format(*runs).split()])
+
+
+def test_an_export_prints_the_paths_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    out = tmp_path / "filed"
+    assert run(["export", str(tmp_path), "--to", "safety-case", "--out", str(out)]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.split()]
+    assert written == [out / "safety-case.json", out / "safety-case.mmd"]
+    assert all(path.is_file() for path in written)
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_the_command_knows_every_registered_export(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    assert run(["export", str(tmp_path), "--to", kind]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.split()]
+    assert written == [tmp_path / "exports" / (kind + suffix) for suffix in EXPORTS[kind].files]
+    assert run(["export", "--help"]) == 0
+    assert kind in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_new_export_needs_no_other_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    made = EXPORTS.copy()
+    made.add("plain", Document({".txt": lambda filed: filed.report.classifier.name}))
+    monkeypatch.setattr("nppr.export.exports.EXPORTS", made)
+    assert run(["export", str(tmp_path), "--to", "plain"]) == 0
+    assert (tmp_path / "exports" / "plain.txt").read_text() == "resnet20"

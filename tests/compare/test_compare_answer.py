@@ -11,7 +11,7 @@ from scipy import stats
 from compare.runs import Measured, a_run
 from nppr.compare import Comparison, compare
 from nppr.compare.compare_answer import EFFORT, p_text
-from nppr.compare.verdicts import decide
+from nppr.compare.compare_runs import decide_pairs
 from nppr.core.tally import IntArray, Metric
 from nppr.statistics.paired import Share
 
@@ -99,7 +99,7 @@ def test_the_inputs_that_would_help_are_enough() -> None:
         for each in discordant(20, 12)
     ]
     assert times == 4
-    assert decide([(pair[0], pair[1])], 0.95)[0].separated
+    assert decide_pairs([(pair[0], pair[1])], 0.95)[0].separated
 
 
 def test_a_verdict_lost_to_the_correction_says_so() -> None:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from nppr.data import Data
+from nppr.data import Data, all_evaluated
 
 Pixels = NDArray[np.uint8]
 
@@ -233,3 +233,9 @@ def little_memory(most: int = 16 * MIB) -> Iterator[None]:
     finally:
         tracemalloc.stop()
     assert peak < most
+
+
+def undivided(data: Data) -> tuple[torch.Tensor, torch.Tensor]:
+    """All images and labels in their first order."""
+    split = all_evaluated(data).evaluate
+    return split.batch(np.arange(len(split)))

@@ -1,9 +1,21 @@
+"""Arrays as people have them: what is converted is right and noted, the rest is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
+from data import layouts
 from nppr.data import from_arrays, load_data
 from nppr.errors import DataError
+
+GREY = np.arange(10 * 8 * 8, dtype=np.uint8).reshape(10, 8, 8)
+BINARY = np.arange(10) % 2
 
 
 def test_splits_are_disjoint_and_hold_everything() -> None:
@@ -70,3 +82,50 @@ def test_images_are_scikit_learns() -> None:
         assert np.array_equal(x[:, 0].numpy() * 16, truth.images[split.indices])
         assert np.array_equal(y.numpy(), truth.target[split.indices])
     assert data.class_names == tuple(map(str, truth.target_names))
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        (GREY[:, None], GREY[:, None] / 255),
+        (GREY, GREY[:, None] / 255),
+        (GREY[..., None], GREY[:, None] / 255),
+        (np.stack([GREY] * 3, -1), np.stack([GREY] * 3, 1) / 255),
+        (np.stack([GREY[:, :6]] * 3, -1) / 255, np.stack([GREY[:, :6]] * 3, 1) / 255),
+    ],
+)
+def test_images_are_converted_and_noted(images: NDArray[Any], expected: NDArray[Any]) -> None:
+    for given in (images, torch.from_numpy(images)):
+        data = from_arrays(given, BINARY)
+        assert np.allclose(layouts.undivided(data)[0].numpy(), expected, atol=1e-6)
+        assert data.notes
+        assert all(note.startswith("images: ") for note in data.notes)
+
+
+@pytest.mark.parametrize("shape", [(10, 3, 8, 8), (10, 1, 8, 1), (10, 16, 4, 4), (10, 22, 99, 1)])
+def test_images_that_are_right_stay_as_they_are(shape: tuple[int, ...]) -> None:
+    images = torch.rand(shape)
+    data = from_arrays(images, BINARY)
+    assert torch.equal(layouts.undivided(data)[0], images)
+    assert data.notes == ()
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda words: np.array(words, dtype=object)])
+def test_words_are_numbered_in_sorted_order(kind: Any) -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), kind(["dog", "cat"] * 5))
+    assert data.class_names == ("cat", "dog")
+    assert layouts.undivided(data)[1].tolist() == [1, 0] * 5
+    assert "cat = 0, dog = 1" in data.notes[0]
+
+
+def test_words_in_a_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=GREY, y=np.array(["dog", "cat"] * 5))
+    data = load_data(tmp_path / "a.npz")
+    assert data.class_names == ("cat", "dog")
+    assert layouts.undivided(data)[1].tolist() == [1, 0] * 5
+
+
+def test_floats_that_are_whole_are_labels() -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), BINARY.astype(float))
+    assert layouts.undivided(data)[1].tolist() == BINARY.tolist()
+    assert "floats" in data.notes[0]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nppr.core.tally import Evaluate, Tally
-from nppr.doctor import check_ladder, grade
-from nppr.doctor.flags import SEARCH_BEHIND, SEEDS_APART, STARVED, STILL_FALLING
+from nppr.doctor.flags import SEARCH_BEHIND, SEEDS_APART, STARVED, STILL_FALLING, grade
+from nppr.doctor.result_checks import check_ladder
 from nppr.noise.rungs import Dependency
 from nppr.report.model import Flag, Rung
 from nppr.search.search_settings import SearchSettings, default_settings

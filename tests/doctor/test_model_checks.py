@@ -12,22 +12,26 @@ from torch import Tensor, nn
 from helpers import evaluate_part, half_classifier, two_class_data
 from nppr.core.tally import IntArray
 from nppr.data import Data, from_arrays
-from nppr.doctor import check_model
 from nppr.doctor.flags import (
     ATTACK_FAILS,
     BATCH_DEPENDENT,
     CLASS_IMBALANCE,
     EXPLODING_GRADIENTS,
+    FEW_INPUTS,
     LOOK_SCALED,
     MODEL_CHANGED,
     NAN_GRADIENTS,
+    NEAR_CHANCE,
     NO_GRADIENTS,
+    NORMALISATION,
     NOT_LOGITS,
     OUT_OF_RANGE,
+    OVERLAP,
     RANDOMISED,
     TRAIN_MODE,
     ZERO_GRADIENTS,
 )
+from nppr.doctor.model_checks import COMMON, check_model, check_normalisation, examine
 from nppr.errors import ClassifierError
 from nppr.models import Classifier
 
@@ -338,3 +342,92 @@ def test_one_input_is_enough() -> None:
 def test_a_model_of_other_classes_is_refused() -> None:
     with pytest.raises(ClassifierError, match="one logit per class"):
         check_model(Classifier(lambda x: x.flatten(1)), DATA)
+
+
+class Bands(nn.Module):
+    """Ten classes by the mean of what it is given, in bands of [0, 1] after its own normalisation."""
+
+    def __init__(self, mean: float, std: float) -> None:
+        super().__init__()
+        self.mean, self.std = mean, std
+
+    def forward(self, x: Tensor) -> Tensor:
+        brightness = (x.mean((1, 2, 3)) * self.std + self.mean)[:, None]
+        centres = torch.linspace(0.05, 0.95, 10)
+        return -((brightness - centres) ** 2)
+
+
+def bands(inputs: int = 300, channels: int = 3) -> Data:
+    labels = torch.arange(inputs) % 10
+    x = (0.05 + 0.1 * labels.float())[:, None, None, None].expand(-1, channels, 4, 4)
+    return from_arrays(x.contiguous(), labels, shares=(0.0, 0.0))
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_the_right_normalisation_is_named(name: str) -> None:
+    mean, std = COMMON[name]
+    data = bands(channels=3 if mean and len(mean) == 3 else 1)
+    own = (
+        (0.0, 1.0) if mean is None or std is None else (sum(mean) / len(mean), sum(std) / len(std))
+    )
+    model = Bands(*own)
+    wrong = {} if mean is not None else {"mean": 0.3, "std": 0.2}
+    (found,) = check_normalisation(Classifier(model, **wrong), data)  # type: ignore[arg-type]
+    assert found.id == NORMALISATION
+    right = Classifier(model, mean=mean, std=std)
+    assert list(check_normalisation(right, data)) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "advice"),
+    [
+        ((0.5, 0.5), "--mean 0.5 --std 0.5"),
+        ((0.0, 1 / 255), "--mean 0 --std 0.003922"),
+    ],
+)
+def test_the_message_has_the_numbers_to_give(own: tuple[float, float], advice: str) -> None:
+    (found,) = check_normalisation(Classifier(Bands(*own)), bands(channels=1))
+    assert advice in found.message
+
+
+def test_a_few_inputs_show_nothing() -> None:
+    assert list(check_normalisation(Classifier(Bands(0.5, 0.5)), bands(8))) == []
+
+
+def test_normalisations_that_a_model_refuses_are_left_out() -> None:
+    class Refusing(Bands):
+        def forward(self, x: Tensor) -> Tensor:
+            if float(x.min()) < -1.5:
+                raise ValueError("not an image")
+            return super().forward(x)
+
+    (found,) = check_normalisation(Classifier(Refusing(0.5, 0.5)), bands())
+    assert "pixels from -1 to 1" in found.message
+
+
+def examined(data: Data) -> list[str]:
+    return [flag.id for flag in examine(Classifier(half_classifier().eval()), data)]
+
+
+def test_flags_of_splits_model_and_accuracy_come_together() -> None:
+    assert examined(two_class_data(60)) == []
+    assert examined(two_class_data(20)) == [FEW_INPUTS]
+    images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(400) % 2
+    assert examined(from_arrays(images, labels)) == [NEAR_CHANCE]
+    copies = images[:20].repeat(20, 1, 1, 1)
+    assert OVERLAP in examined(from_arrays(copies, labels))
+    assert examined(from_arrays(images / 255, labels)) == [LOOK_SCALED, NEAR_CHANCE]
+
+
+def test_pixels_that_no_measurement_would_accept_are_flagged() -> None:
+    data = two_class_data()
+    split = evaluate_part(torch.randn(20, 1, 4, 4), [0, 1] * 10)
+    assert examined(replace(data, evaluate=split)) == [OUT_OF_RANGE]
+
+
+def test_a_forgotten_normalisation_is_found() -> None:
+    found = examine(Classifier(Bands(0.5, 0.5)), bands())
+    assert NORMALISATION in [flag.id for flag in found]
+    found = examine(Classifier(Bands(0.5, 0.5), mean=0.5, std=0.5), bands())
+    assert NORMALISATION not in [flag.id for flag in found]

@@ -12,7 +12,6 @@ import pytest
 from helpers import Stray, learned_noise
 from nppr.core.budget import Budget
 from nppr.core.tally import Evaluate, Metric, Tally
-from nppr.doctor import check_results
 from nppr.doctor.flags import (
     ATTACK_PARTS,
     ATTACK_TOO_WEAK,
@@ -28,6 +27,7 @@ from nppr.doctor.flags import (
     ONE_COMPONENT,
     SINGLE_ATTACK,
 )
+from nppr.doctor.result_checks import check_results
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency

@@ -27,9 +27,14 @@ from nppr.doctor.flags import (
 )
 from nppr.errors import SpecError
 from nppr.gate.decisions import decide_source, state_verdict
-from nppr.gate.gate_questions import Reading
 from nppr.gate.policy import Kind, Requirement
-from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
+from nppr.gate.sequential_draws import (
+    AT_ONCE,
+    DrawnBlock,
+    LevelQuestion,
+    Reading,
+    draw_until_decided,
+)
 from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
@@ -538,14 +543,19 @@ def test_a_block_is_looked_at_as_a_whole() -> None:
     """Three inputs are drawn 64 times with replacement: many visits of each, one look."""
     looks: list[int] = []
 
-    class Look:
-        verdict = Verdict.UNDECIDED
-
+    class Look(LevelQuestion):
         def update(self, block: DrawnBlock) -> None:
             looks.append(len(block.positions))
 
+    look = Look(BernoulliTest(0.9, 0.95))
     draw_until_decided(
-        Flaky(), ready(), pixels(2, 1), [Look()], about=Claim.TEST_SET, calls=150, seed=1
+        Flaky(),
+        ready(),
+        pixels(2, 1),
+        [look],
+        about=Claim.TEST_SET,
+        calls=150,
+        seed=1,
     )
     assert looks == [AT_ONCE] * 3
 

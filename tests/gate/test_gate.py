@@ -13,8 +13,8 @@ import torch
 import nppr
 from nppr.core.tally import Direction
 from nppr.errors import RunFolderError, SpecError
-from nppr.gate.gate import decide_policy, find_flag
-from nppr.gate.policy import make_policy
+from nppr.gate.gate import decide_policy
+from nppr.gate.policy import find_flag, make_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.statistics.sequential import Verdict
 

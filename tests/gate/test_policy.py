@@ -69,6 +69,7 @@ REFUSED = {
     "bound tv:0.01,0.05 >= 0.9": "a set and one size",
     "grade >= E": "`grade` must be one of A, B, C, D",
     "grade B": "must be of the form 'grade >= B'",
+    "no flag starvd": "Did you mean 'starved'?",
 }
 
 
@@ -84,6 +85,9 @@ POLICIES: dict[str, tuple[dict[str, Any], str]] = {
     "empty": ({"require": []}, "must list at least one requirement"),
     "none": ({}, "`require` of the policy must be given, got nothing"),
     "twice": ({"require": ["grade >= B", "grade >= B"]}, "which are the same"),
+    "a flag twice": (
+        {"require": ["no flag masking", "no flag gradient-masking"]}, "which are the same",
+    ),
     "contradictory": (
         {"require": ["PR uniform >= 0.9", "PR uniform >= 0.8"]},
         "must state each quantity once, got 'PR uniform >= 0.9' and 'PR uniform >= 0.8'",
@@ -98,7 +102,7 @@ POLICIES: dict[str, tuple[dict[str, Any], str]] = {
         {"require": ["grade >= B"], "inputs": "many"},
         "`inputs` of the policy must be a whole number, got 'many'",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", POLICIES)

@@ -22,7 +22,7 @@ from nppr.models import (
     PreparedClassifier,
     load_classifier,
     prepare,
-    rough_gradients,
+    prepare_classifier,
     with_rough_gradients,
 )
 from nppr.models.bfloat16_copy import Bfloat16Model
@@ -103,7 +103,7 @@ def test_small_networks_other_directions_and_old_processors_stay_exact(
             def forward(self, x: Tensor) -> Tensor:
                 return super().forward(x.flip(-1))
 
-        patch.setattr(rough_gradients, "Bfloat16Model", Other)
+        patch.setattr(prepare_classifier, "Bfloat16Model", Other)
         assert with_rough_gradients(resnet, x).fast.bfloat16_copy is None
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     assert with_rough_gradients(resnet, x).fast.bfloat16_copy is None

@@ -13,6 +13,7 @@ import pytest
 
 from helpers import stated
 from nppr.cli import console
+from nppr.cli.measure_commands import show_report
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError
 from nppr.noise import Dependency
@@ -176,7 +177,7 @@ def test_the_console_shows_the_table_and_failures(
     monkeypatch.setattr(console.out, "_file", None)
     monkeypatch.setattr(console.err, "_file", None)
     path = Path("runs", "x", "report.json")
-    console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
+    show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
     console.note("nppr:label:floor=0.5")
     with bars() as shown:
         shown.add_task("nppr:label:floor=0.5", total=1, note="")

@@ -27,7 +27,7 @@ TABLE = Table(
         Column("interval", "interval", number=True, interval=True),
         Column("good", "good"),
         Column("empty", "empty"),
-        Column("bar", "bar", terminal=100, files=False, page=False),
+        Column("bar", "bar", terminal=100, outside=("page", "markdown", "latex", "data")),
     ),
     (
         (

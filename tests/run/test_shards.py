@@ -24,7 +24,7 @@ from nppr.errors import RunFolderError, RunStopped, SpecError, VanishedError
 from nppr.measuring.blocks import Blocks, FileStore, GrowingStore
 from nppr.report import Report
 from nppr.run import shards
-from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.assessment_run import PlannedMeasurement
 from nppr.run.shards import measure_shard
 from nppr.settings import Measure, Run
 from nppr.sources import Uniform

@@ -8,7 +8,7 @@ import torch
 
 from nppr.errors import SpecError
 from nppr.models import load_classifier
-from nppr.study.graph import ALGORITHM, FitWork, Graph, Node
+from nppr.study.graph import ALGORITHM, FitNode, Graph, Node
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
 from study.toys import toy
@@ -23,8 +23,8 @@ def counts(graph: Graph) -> dict[str, int]:
 
 
 def stage_of(node: Node) -> str:
-    assert isinstance(node.work, FitWork)
-    return node.work.stage.name
+    assert isinstance(node, FitNode)
+    return node.stage.name
 
 
 def test_a_fit_appears_once_for_three_radii_and_two_seeds() -> None:
@@ -318,7 +318,7 @@ def test_work_with_a_classifier_trained_here_needs_its_training() -> None:
 
 def test_workers_use_the_kind_of_device_that_was_planned_with() -> None:
     for node in planned().nodes.values():
-        assert node.work.device == node.identity["device"]
+        assert node.device == node.identity()["device"]
 
 
 def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nppr.study.orders import Orders, Pair
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
 from nppr.study.study_output import write_study
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import Orders, Pair, StudyRecord, StudyValue
 from nppr.study.table_layout import make_table
 from study.toys import toy
 
@@ -24,9 +23,8 @@ def folder(tmp_path: Path) -> Path:
     """A study as it is written, with numbers that were not measured."""
     study = study_from(toy(title="A toy."))
     cells = plan(study).cells
-    records = [
-        StudyRecord(cell, Path(), {"normalised": 0.5, "entropy_ratio": 0.25}) for cell in cells
-    ]
+    values = {"normalised": StudyValue(0.5), "entropy_ratio": StudyValue(0.25)}
+    records = [StudyRecord(cell, Path(), values) for cell in cells]
     tables = [make_table(entry, [cell.place for cell in cells], records) for entry in study.tables]
     place: dict[str, str | int | float | None] = {
         "classifier": "cnn", "norm": "linf", "fit_radius": "0.2", "upsampler": "none",

@@ -25,7 +25,7 @@ from nppr.settings import Measure
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInputNoise
 from nppr.study.graph import Node
-from nppr.study.node_cache import NodeCache
+from nppr.study.node_work import NodeCache
 from nppr.study.plan import plan
 from nppr.study.resources import identify_data, load_source
 from nppr.study.run_study import run_study

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nppr.study.orders import nested_pairs
 from nppr.study.plan import plan
 from nppr.study.study_file import read_study
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import StudyRecord, nested_pairs
 from nppr.study.table_layout import make_table, require_tables
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -9,11 +9,10 @@ import pytest
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError
-from nppr.study.chains import Chain
-from nppr.study.graph import StudyCell
+from nppr.study.graph import Chain, StudyCell
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import StudyRecord, StudyValue
 from nppr.study.table_layout import make_table, require_tables
 from study.toys import TOY, toy
 
@@ -24,8 +23,9 @@ def record(value: float, seed: int = 0, fit_seed: int | None = None, **place: An
     chain = None if fit_seed is None else replace(CHAIN, seed=fit_seed)
     measure = f"{place} {seed} {fit_seed}"
     cell = StudyCell(Place(**place), seed, measure, clean="c", draws=2, chain=chain)
-    values = {"normalised": value, "accuracy": 0.9, "seconds": 2.0}
-    return StudyRecord(cell, Path(), values, {"normalised": (value - 0.1, value + 0.1)})
+    normalised = StudyValue(value, (value - 0.1, value + 0.1))
+    others = {"accuracy": StudyValue(0.9), "seconds": StudyValue(2.0)}
+    return StudyRecord(cell, Path(), {"normalised": normalised, **others})
 
 
 def table(content: dict[str, Any], records: list[StudyRecord]) -> Any:
@@ -54,7 +54,9 @@ def test_the_spread_over_fit_seeds_is_beside_the_first_fit() -> None:
 
 
 def test_direction_and_interval_are_never_dropped() -> None:
-    bound = replace(record(0.5, classifier="a"), directions={"normalised": Direction.UPPER_BOUND})
+    measured = record(0.5, classifier="a")
+    value = replace(measured.values["normalised"], direction=Direction.UPPER_BOUND)
+    bound = replace(measured, values={"normalised": value})
     made = table({"columns": [{"header": "NPPR"}]}, [bound]).as_table()
     for text in (made.to_md(), made.to_html("t")):
         assert "≤ 60.00 (50.00 observed)" in text

@@ -15,7 +15,7 @@ from typing import Any
 from nppr.core.budget import Budget
 from nppr.settings import Measure, NetworkSettings
 from nppr.sources import Uniform
-from nppr.study.graph import MeasureWork, Node
+from nppr.study.graph import MeasureNode, Node
 from nppr.study.plan import plan
 from nppr.study.resources import ClassifierSource, DataSource
 from nppr.study.run_study import EndedStudy, run_study
@@ -73,18 +73,17 @@ def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> EndedStudy
 
 def node(seed: int) -> Node:
     """A node that stands for any other."""
-    work = MeasureWork(
-        DataSource(DataEntry(name="digits", spec="digits")),
-        ClassifierSource(NetworkSettings()),
+    return MeasureNode(
+        data=DataSource(DataEntry(name="digits", spec="digits")),
+        classifier=ClassifierSource(NetworkSettings()),
         device="cpu",
-        features=None,
+        label="a node",
         budget=Budget.linf(0.1),
         quantise=False,
         threads=1,
         settings=Measure(seed=seed),
         source=Uniform(Budget.linf(0.1)),
     )
-    return Node("a node", work)
 
 
 def log_of(cache: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import nppr.data
 import nppr.export.exports
 import nppr.sources
 from installed_package import install
-from nppr.cli.help_words import describe_sources
+from nppr.cli.app import describe_sources
 from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import PluginError, SpecError

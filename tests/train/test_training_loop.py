@@ -177,7 +177,7 @@ def test_a_resumed_training_goes_on_where_it_was(tmp_path: Path, data: Data) -> 
 def test_dropout_is_repeated_after_an_interruption(
     tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def build(classes: int, channels: int, _: object) -> nn.Module:
+    def build(classes: int, channels: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64 * channels, classes))
 
     monkeypatch.setitem(ZOO, "dropping", Architecture(build))

@@ -33,15 +33,6 @@ INTERRUPTED, TERMINATED = 130, 143
 COMMANDS = tuple(FLAGS)
 """The names of all commands, in the order of `nppr --help`."""
 
-CONTINUED_BY = {
-    **dict.fromkeys(
-        ("assess", "fit", "evaluate", "spectrum", "bound", "bracket", "train"),
-        "add --resume to continue",
-    ),
-    "study": "the same command continues",
-}
-"""How to continue a command that keeps finished work."""
-
 
 @app.callback(invoke_without_command=True)
 def _nppr(
@@ -63,31 +54,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if code == INTERRUPTED:
             raise KeyboardInterrupt
     except KeyboardInterrupt:
-        way = CONTINUED_BY.get(given[0])
+        way = _continuation(given[0])
         console.show_error("interrupted" + (f"; finished work is kept: {way}" if way else ""))
         return INTERRUPTED
-    except RunStopped as error:
-        way = None if isinstance(error, VanishedError) else CONTINUED_BY.get(given[0])
-        console.show_error(str(error) + (f" Finished work is kept: {way}." if way else ""))
-        return 2
-    except NpprError as error:
-        console.show_error(in_options(str(error), given[0]))
-        return 2
-    except ProcessEnded as error:
-        console.show_error(f"code of the model or the data must not end the program, but {error}.")
-        return 2
-    except (OSError, MemoryError, RuntimeError) as error:
-        if (message := _fault(error)) is None:
+    except SystemExit as error:  # nobody reads what is printed
+        return error.code if isinstance(error.code, int) and error.code else 1
+    except Exception as error:
+        if (message := _explain(error, given[0])) is None:
             raise
         console.show_error(message)
         return 2
-    except TyperException as error:
-        context = getattr(error, "ctx", None)
-        message = f"{error.format_message()}.".replace("?.", "?").replace("..", ".")
-        console.show_error(f"{message} See: {context.command_path if context else 'nppr'} --help")
-        return 2
-    except SystemExit as error:  # nobody reads what is printed
-        return error.code if isinstance(error.code, int) and error.code else 1
     return code if isinstance(code, int) else 0
 
 
@@ -103,17 +79,37 @@ def in_options(message: str, command: str) -> str:
     return message
 
 
-def _fault(error: Exception) -> str | None:
-    """Return one line if the machine lacks something, None for any other error."""
-    from nppr.models import is_out_of_memory
+def _continuation(command: str) -> str | None:
+    """Return how to continue a command that keeps finished work, None for another."""
+    if "resume" in FLAGS.get(command, ()):
+        return "add --resume to continue"
+    return "the same command continues" if command == "study" else None
 
+
+def _explain(error: Exception, command: str) -> str | None:
+    """Return one line for an error of the user or of the machine, None for any other."""
+    if isinstance(error, RunStopped):
+        way = None if isinstance(error, VanishedError) else _continuation(command)
+        return str(error) + (f" Finished work is kept: {way}." if way else "")
+    if isinstance(error, NpprError):
+        return in_options(str(error), command)
+    if isinstance(error, ProcessEnded):
+        return f"code of the model or the data must not end the program, but {error}."
+    if isinstance(error, TyperException):
+        context = getattr(error, "ctx", None)
+        message = f"{error.format_message()}.".replace("?.", "?").replace("..", ".")
+        return f"{message} See: {context.command_path if context else 'nppr'} --help"
     if isinstance(error, OSError):
         place = f" {error.filename!r}" if error.filename else ""
         return f"a file cannot be read or written:{place} {error.strerror or error}."
-    if is_out_of_memory(error):
-        return (
-            "memory ran out. Give smaller --batch-size, --inputs or --resize, or a smaller model."
-        )
+    if isinstance(error, MemoryError | RuntimeError):
+        from nppr.models import is_out_of_memory
+
+        if is_out_of_memory(error):
+            return (
+                "memory ran out. Give smaller --batch-size, --inputs or --resize, or a smaller"
+                " model."
+            )
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -14,13 +14,21 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS
+from nppr.export.documents import EXPORTS
 from nppr.formats import require_data, require_model, require_weights
-from nppr.settings import Group, GroupT, Panel, Setting, build_tree, settings_in
+from nppr.noise.admissible_set import NPPR
+from nppr.settings import Group, Panel, Setting, build_tree, settings_in
+from nppr.source_names import (
+    FEWEST_OFFSET_CALLS,
+    OFFSET_CALLS,
+    OWN_SOURCES,
+    added_sources,
+    list_names,
+)
+from nppr.system.registry import BUILT_IN
 from nppr.system.specs import RANDOM_WEIGHTS
 from nppr.system.user_code import ProcessEnded, contain_exits
-
-TYPED = "COMMANDLINE"
-"""The origin of a value that was typed on the command line."""
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that do not change the question; `--help` shows them below the others."""
@@ -61,7 +69,7 @@ class Command(TyperCommand):
         for parameter in self.params:
             text = getattr(parameter, "help", None) or ""
             if LATE_WORDS.search(text):
-                parameter.help = escape(_filled(text))  # type: ignore[attr-defined]
+                parameter.help = escape(fill_words(text))  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -80,12 +88,6 @@ def _with_address(arguments: list[str]) -> list[str]:
         if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
             found.append(LOCAL)
     return found
-
-
-def _filled(text: str) -> str:
-    """Return a help text with its late words."""
-    words = import_module("nppr.cli.help_words").WORDS
-    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
 
 
 class _Group(TyperGroup):
@@ -115,11 +117,11 @@ FLAGS: dict[str, set[str]] = {}
 """Names of the flags of every command, without dashes."""
 
 
-def register(name: str, tree: type[Group], module: str, examples: str) -> None:
+def register(name: str, tree: type[Group], module: str) -> None:
     """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
-    The function `execute_NAME` in `module` does the work. The module is imported after all flags have
-    been checked.
+    The last paragraph of the docstring has the examples. The function `execute_NAME` in `module` does
+    the work. The module is imported after all flags have been checked.
     """
     settings = settings_in(tree)
     FLAGS[name] = set(settings)
@@ -127,13 +129,13 @@ def register(name: str, tree: type[Group], module: str, examples: str) -> None:
     by_parameter = {each.replace("-", "_"): each for each in settings}
 
     def run_command(context: typer.Context, **given: Any) -> None:
-        origins = {each: context.get_parameter_source(each) for each in given}
         typed = {
             by_parameter[each]: value
             for each, value in given.items()
-            if (origin := origins[each]) and origin.name == TYPED
+            if (origin := context.get_parameter_source(each)) and origin.name == "COMMANDLINE"
         }
-        options = build_checked(tree, typed)
+        options = build_tree(tree, typed)
+        require_specs(typed)
         try:
             with contain_exits():
                 getattr(import_module(module), f"execute_{name}")(options)
@@ -146,20 +148,17 @@ def register(name: str, tree: type[Group], module: str, examples: str) -> None:
     context = inspect.Parameter("context", place, annotation=typer.Context)
     run_command.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
     run_command.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
-    paragraphs = str(inspect.getdoc(tree)).split("\n\n")
-    help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
-    epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
-    app.command(name, cls=Command, help=help_text, epilog=epilog)(run_command)
+    *paragraphs, examples = (escape(each) for each in str(inspect.getdoc(tree)).split("\n\n"))
+    help_text = "\n\n".join(each.replace("\n", " ") for each in paragraphs)
+    app.command(name, cls=Command, help=help_text, epilog=f"Examples:\n{examples}")(run_command)
 
 
-def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
-    """Return the tree of settings; the first wrong value or missing file is an error of one line."""
-    built = build_tree(model, given)
+def require_specs(given: Mapping[str, Any]) -> None:
+    """Raise an error of one line if a model, weights or data that a flag names do not exist."""
     for name, check in SPECS.items():
         spec = given.get(name)
         if spec is not None and (check, spec) != (require_weights, RANDOM_WEIGHTS):
             check(spec, name)
-    return built
 
 
 def name_folder(first: str, second: str, settings: object) -> Path:
@@ -214,3 +213,58 @@ def _parameter(key: str, setting: Setting) -> inspect.Parameter:
         default=default,
         annotation=Annotated[kind, declared],
     )
+
+
+def fill_words(text: str) -> str:
+    """Return a help text with the names in braces replaced by lists of what is registered."""
+    # Not above: it needs NumPy, which no check of what is typed needs.
+    from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
+
+    sizes = {kind: sizes.split("+") for kind, sizes in DEFAULT_SIZES.items()}
+    words: dict[str, Callable[[], str]] = {
+        "sources": describe_sources,
+        "parameters": describe_parameters,
+        "exports": describe_exports,
+        "edges": lambda: "|".join(EDGES),
+        "noise_sets": lambda: ", ".join(f"{kind} ({text})" for kind, text in MEANINGS.items()),
+        "set_examples": lambda: ", ".join(f"{kind}:{each[-1]}" for kind, each in sizes.items()),
+        "ratios": lambda: ",".join(sizes[RATIO]),
+        "offset_calls": lambda: str(OFFSET_CALLS),
+        "fewest_offset_calls": lambda: str(FEWEST_OFFSET_CALLS),
+    }
+    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
+
+
+def describe_sources() -> str:
+    """Return the names of all sources, those with the same options together."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for name, entry in OWN_SOURCES.items():
+        names = [each.replace("_", "-") for each in entry.options]
+        kinds.setdefault(tuple(names), []).append(name)
+    listed = [f"{', '.join(names)}: {', '.join(options)}." for options, names in kinds.items()]
+    added = [f"{name} (from {origin})" for name, origin in added_sources().items()]
+    presets = [name for entry in OWN_SOURCES.values() for name in entry.presets]
+    default = [name for name in list_names(OWN_SOURCES, False) if OWN_SOURCES[name].default]
+    return " ".join(
+        [
+            "Sources separated by commas, each with its options after colons, as in pgd:steps=20.",
+            "nppr: the worst noise found by a search (panels Noise and Search).",
+            *listed,
+            *([f"Installed: {', '.join(added)}."] if added else []),
+            f"Presets: {', '.join(presets)}. all: every source.",
+            f"Default of assess: {','.join([NPPR, *default])}.",
+            f"With --transform: {', '.join(list_names(OWN_SOURCES, True))}.",
+        ]
+    )
+
+
+def describe_parameters() -> str:
+    """Return the names of the parameters of transformations, with their units."""
+    units = (name + f" ({known.unit})" * bool(known.unit) for name, known in PARAMETERS.items())
+    return ", ".join([*GROUPS, *units])
+
+
+def describe_exports() -> str:
+    """Return the names of all documents, with the package that brings one."""
+    origins = ((name, EXPORTS.origin_of(name)) for name in EXPORTS.names())
+    return ", ".join(name if at == BUILT_IN else f"{name} (from {at})" for name, at in origins)

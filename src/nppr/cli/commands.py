@@ -23,6 +23,7 @@ from nppr.settings import (
     BudgetSettings,
     DataSettings,
     Excerpt,
+    Figures,
     Group,
     Measure,
     ModelSettings,
@@ -30,7 +31,6 @@ from nppr.settings import (
     Run,
     Search,
     TrainOptions,
-    figure_formats,
     one_of,
     option,
     require_sigma,
@@ -48,7 +48,9 @@ WITHOUT_FEATURE_MODEL = Excerpt(without=("feature_model", "feature_weights"))
 
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
-FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
+FIGURES_OPTION = option(
+    (), "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT, flag="--figures <str>"
+)
 DISTRIBUTION_OPTION = option(
     None, "Learned noise: a file written by nppr fit, or a folder of them.", Panel.NOISE
 )
@@ -72,7 +74,7 @@ class MeasureOptions(Group):
     page: bool = option(
         True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )
-    figures: str | None = FIGURES_OPTION
+    figures: Figures = FIGURES_OPTION
     as_json: bool = JSON_OPTION
 
     @model_validator(mode="after")
@@ -80,7 +82,6 @@ class MeasureOptions(Group):
         if self.measure.rare_calls is not None and not self.rare:
             raise SpecError("`rare-calls` must be given with --rare, got it alone.")
         _ = self.measured
-        figure_formats(self.figures)
         return self
 
     @property
@@ -111,14 +112,39 @@ class EvaluateOptions(SourcesOptions):
     Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
     as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
     there are none.
+
+    nppr fit --dependency label --out runs/label
+    nppr evaluate --distribution runs/label --eps 0.05
+        learn the noise once, measure it at another radius
+    nppr evaluate --distribution runs/label --rare --rare-calls 500000
+        failures rarer than one in the number of draws
     """
 
 
 class AssessOptions(SourcesOptions, Assessment):
-    """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
+    r"""Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
 
     All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
     report.html to the run folder and prints the results as a table.
+
+    nppr assess
+        the demo: a small network on scikit-learn's digits, about a minute
+    nppr assess --sources gaussian,uniform:scale=0.5,pgd:steps=20 --draws 200
+        choose the sources, their options and the number of draws
+    nppr assess --model resnet20 --weights w.safetensors \
+                --data cifar-10-batches-py --eps 8/255
+        a network of the zoo with your weights on CIFAR-10
+    nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
+        your own model (this runs my_model.py) on a folder of images
+    nppr assess --sources nppr,uniform --dependency input --floor 0,0.5
+        the worst noise found that may depend on the input, and one that is
+        half Uniform noise
+    nppr assess --sources all --inputs 500 --eps 8/255
+        the paper's table: noise, attacks, AutoAttack, corruptions, stress
+    nppr assess --sources uniform,nppr --precision 0.01
+        until every PR and NPPR is within ±1 percentage point
+    nppr assess --draws 1000 --out runs/mine --resume
+        continue an interrupted run: the same command with --resume
     """
 
     measure: Measure
@@ -130,6 +156,9 @@ class FitOptions(Group):
 
     Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
     nppr evaluate.
+
+    nppr fit --dependency label --out runs/label
+        learn noise that may depend on the label; measure it with nppr evaluate
     """
 
     model: ModelSettings
@@ -153,6 +182,9 @@ class SpectrumOptions(MeasureOptions):
     """Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
 
     Writes the same run folder as assess.
+
+    nppr spectrum --dependency independent
+        from attack-like to noise-like: NPPR against the least randomness rho
     """
 
     search: Annotated[
@@ -165,6 +197,13 @@ class BoundOptions(MeasureOptions):
 
     Once for noise that may see the input, once for noise that does not. Writes the same run folder as
     assess.
+
+    nppr bound --reference uniform --density-ratio 1,2,5,10
+        lower bounds under all noise of density up to c times Uniform noise
+    nppr bound --set tv:0.01,0.05
+        the same for noise within 1 and 5 % of it in total variation
+    nppr bound --set tv --at-least 0.95
+        how far may the noise move while 95 % is still shown to hold?
     """
 
     noise_set: str = option(
@@ -202,6 +241,12 @@ class BracketOptions(MeasureOptions):
     The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
     end is that of the worst offset found for each input on its own. Writes the same run folder as
     assess.
+
+    nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
+        at least and at most, under Gaussian noise with the worst offset up to
+        0.25, of a network trained with nppr train --method gaussian --sigma 0.25
+    nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
+        the same for shorter and longer offsets, and the picture
     """
 
     budget: Annotated[
@@ -257,25 +302,17 @@ class BracketOptions(MeasureOptions):
         return self
 
 
-def _require_one_source(source: str, folder: Path | None) -> None:
-    """Raise `SpecError` unless one source is named, and learned noise together with its folder."""
-    if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
-        raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
-    if source != NPPR and folder is not None:
-        raise SpecError(
-            f"`distribution` must be given with --source nppr only, got it with {source!r}."
-        )
-    if source == NPPR and folder is None:
-        raise SpecError(
-            "`distribution` must be given with --source nppr: the folder written by nppr fit."
-            " Example: --distribution runs/fit"
-        )
-
-
 class CertifyOptions(Group):
     """Decide whether robustness is at least a given value, with no more draws than that takes.
 
     Exit codes: 0 holds, 1 violated, 3 undecided.
+
+    nppr certify --source uniform --at-least 0.9
+        is robustness at least 90 %? Draw until that is decided
+    nppr certify --source uniform --set tv:0.05 --at-least 0.9
+        the same under all noise within 5 % of Uniform noise in total variation
+    nppr certify --source nppr --distribution runs/label --at-least 0.8
+        the same under noise learned by nppr fit
     """
 
     model: ModelSettings
@@ -315,7 +352,18 @@ class CertifyOptions(Group):
     def _require_question(self) -> Self:
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
-        _require_one_source(self.source, self.distribution)
+        if (self.source.split(":")[0] in (NPPR, ALL) and self.source != NPPR) or "," in self.source:
+            raise SpecError(f"`source` must name one source, got {self.source!r}. Example: uniform")
+        if self.source != NPPR and self.distribution is not None:
+            raise SpecError(
+                "`distribution` must be given with --source nppr only, got it with"
+                f" {self.source!r}."
+            )
+        if self.source == NPPR and self.distribution is None:
+            raise SpecError(
+                "`distribution` must be given with --source nppr: the folder written by nppr fit."
+                " Example: --distribution runs/fit"
+            )
         if self.distribution is None:
             require_source_names(self.source, boxed=self.budget.transform is not None)
         return self
@@ -327,6 +375,11 @@ class DoctorOptions(Group):
     Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
     docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
     if it is worse than that of --fail-below.
+
+    nppr doctor --model my_model.py:make --data photos/
+        can the numbers of this model on these data be trusted?
+    nppr doctor --fail-below B
+        exit with code 1 where the grade is C or D
     """
 
     model: Annotated[ModelSettings, WITHOUT_FEATURE_MODEL]
@@ -345,6 +398,11 @@ class GateOptions(Group):
     It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
     none is violated but at least one is undecided, as is what could not be measured. A requirement
     on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
+
+    nppr gate policy.toml --junit gate.xml --markdown gate.md
+        decide the requirements of a policy and write the verdicts for CI
+    nppr gate policy.toml --weights new.safetensors
+        the same policy for other weights
     """
 
     policy: Path = option(
@@ -380,6 +438,11 @@ class ReportOptions(Group):
 
     Reads report.json, per_input.csv and evidence.safetensors in the folder and changes none of them.
     The page is one file that needs no network.
+
+    nppr report runs/mine --figures svg,pdf
+        render the page of a run again, and its figures as files
+    nppr report runs/mine --format latex
+        its table for a paper
     """
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
@@ -393,19 +456,17 @@ class ReportOptions(Group):
         " per_input.csv (extra parquet).",
         flag="--format",
     )
-    figures: str | None = FIGURES_OPTION
+    figures: Figures = FIGURES_OPTION
     quiet: bool = QUIET_OPTION
-
-    @model_validator(mode="after")
-    def _require_valid(self) -> Self:
-        figure_formats(self.figures)
-        return self
 
 
 class SchemaOptions(Group):
     """Print the JSON Schema of report.json.
 
     Programs in other languages can check a report or generate types from it.
+
+    nppr schema --out report.schema.json
+        the JSON Schema of report.json, for programs in other languages
     """
 
     out: Path | None = option(None, "File to write. Default: the schema is printed.")
@@ -415,6 +476,11 @@ class ExportOptions(Group):
     """Write documents for assessors from a run: safety case, technical documentation, model card.
 
     Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
+
+    nppr export runs/mine --to technical-documentation
+        its numbers as a section of technical documentation, in Markdown
+    nppr export runs/mine --to cyclonedx
+        its numbers as a CycloneDX model card
     """
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
@@ -431,6 +497,9 @@ class CompareOptions(Group):
     """Say which classifier is more robust, from runs on the same inputs.
 
     Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
+
+    nppr compare runs/resnet20 runs/resnet32
+        which of two runs is more robust: the answer, paired differences, a page
     """
 
     runs: list[Path] | None = option(None, "Run folders of nppr assess, two or more.", flag="RUN")
@@ -474,6 +543,11 @@ class StudyOptions(Group):
     """Run a study: many searches and measurements from one file, each computed once, and their tables.
 
     Finished nodes are kept in the cache, so the same command continues where it stopped.
+
+    nppr study studies/small/digits_main.toml --plan
+        show what would run; leave --plan out to run it
+    nppr study studies/small/digits_main.toml --workers 2
+        in two processes; the same command continues after an interruption
     """
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
@@ -482,10 +556,11 @@ class StudyOptions(Group):
         None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
     )
     cache: Path = option(Path("runs/cache"), "Folder of finished nodes, shared by studies.")
-    figures: str | None = option(
-        None,
+    figures: Figures = option(
+        (),
         "Also draw the learned noise for papers, in the folder of the tables: svg,png,pdf.",
         Panel.OUTPUT,
+        flag="--figures <str>",
     )
     run: Annotated[
         Run,
@@ -512,14 +587,18 @@ class TrainCommandOptions(Group):
 
     It is trained on the fit and select splits of the data; the evaluate split is kept for measuring.
     Options that are left out have defaults that suit the network. A log is written beside the weights.
+
+    nppr train digits-cnn --out digits.safetensors
+        train the demo's network from scratch
+    nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255
+        adversarial training
+    nppr train digits-cnn --method gaussian --sigma 0.25 --out noisy.safetensors
+        training with Gaussian noise, for nppr bracket
     """
 
     network: str = option(..., "Name of a network of the zoo.", flag="MODEL")
     training: Annotated[TrainOptions, Excerpt(without=("seed",))]
-    model: Annotated[
-        ModelSettings,
-        Excerpt(only=("stem",)),
-    ]
+    model: Annotated[ModelSettings, Excerpt(only=("stem",))]
     data: Annotated[DataSettings, WITHOUT_SLICES]
     measure: Annotated[
         Measure,
@@ -545,182 +624,18 @@ class TrainCommandOptions(Group):
     quiet: bool = option(False, "Print nothing but the path of the weights.")
 
 
-register(
-    "assess",
-    AssessOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr assess
-        the demo: a small network on scikit-learn's digits, about a minute
-    nppr assess --sources gaussian,uniform:scale=0.5,pgd:steps=20 --draws 200
-        choose the sources, their options and the number of draws
-    nppr assess --model resnet20 --weights w.safetensors \\
-                --data cifar-10-batches-py --eps 8/255
-        a network of the zoo with your weights on CIFAR-10
-    nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
-        your own model (this runs my_model.py) on a folder of images
-    nppr assess --sources nppr,uniform --dependency input --floor 0,0.5
-        the worst noise found that may depend on the input, and one that is
-        half Uniform noise
-    nppr assess --sources all --inputs 500 --eps 8/255
-        the paper's table: noise, attacks, AutoAttack, corruptions, stress
-    nppr assess --sources uniform,nppr --precision 0.01
-        until every PR and NPPR is within ±1 percentage point
-    nppr assess --draws 1000 --out runs/mine --resume
-        continue an interrupted run: the same command with --resume
-    """,
-)
-register(
-    "fit",
-    FitOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr fit --dependency label --out runs/label
-        learn noise that may depend on the label; measure it with nppr evaluate
-    """,
-)
-register(
-    "evaluate",
-    EvaluateOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr fit --dependency label --out runs/label
-    nppr evaluate --distribution runs/label --eps 0.05
-        learn the noise once, measure it at another radius
-    nppr evaluate --distribution runs/label --rare --rare-calls 500000
-        failures rarer than one in the number of draws
-    """,
-)
-register(
-    "spectrum",
-    SpectrumOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr spectrum --dependency independent
-        from attack-like to noise-like: NPPR against the least randomness rho
-    """,
-)
-register(
-    "bound",
-    BoundOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr bound --reference uniform --density-ratio 1,2,5,10
-        lower bounds under all noise of density up to c times Uniform noise
-    nppr bound --set tv:0.01,0.05
-        the same for noise within 1 and 5 % of it in total variation
-    nppr bound --set tv --at-least 0.95
-        how far may the noise move while 95 % is still shown to hold?
-    """,
-)
-register(
-    "bracket",
-    BracketOptions,
-    "nppr.cli.measure_commands",
-    """
-    nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
-        at least and at most, under Gaussian noise with the worst offset up to
-        0.25, of a network trained with nppr train --method gaussian --sigma 0.25
-    nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
-        the same for shorter and longer offsets, and the picture
-    """,
-)
-register(
-    "certify",
-    CertifyOptions,
-    "nppr.cli.gate_command",
-    """
-    nppr certify --source uniform --at-least 0.9
-        is robustness at least 90 %? Draw until that is decided
-    nppr certify --source uniform --set tv:0.05 --at-least 0.9
-        the same under all noise within 5 % of Uniform noise in total variation
-    nppr certify --source nppr --distribution runs/label --at-least 0.8
-        the same under noise learned by nppr fit
-    """,
-)
-register(
-    "gate",
-    GateOptions,
-    "nppr.cli.gate_command",
-    """
-    nppr gate policy.toml --junit gate.xml --markdown gate.md
-        decide the requirements of a policy and write the verdicts for CI
-    nppr gate policy.toml --weights new.safetensors
-        the same policy for other weights
-    """,
-)
-register(
-    "doctor",
-    DoctorOptions,
-    "nppr.cli.check_commands",
-    """
-    nppr doctor --model my_model.py:make --data photos/
-        can the numbers of this model on these data be trusted?
-    nppr doctor --fail-below B
-        exit with code 1 where the grade is C or D
-    """,
-)
-register(
-    "report",
-    ReportOptions,
-    "nppr.cli.report_commands",
-    """
-    nppr report runs/mine --figures svg,pdf
-        render the page of a run again, and its figures as files
-    nppr report runs/mine --format latex
-        its table for a paper
-    """,
-)
-register(
-    "schema",
-    SchemaOptions,
-    "nppr.cli.report_commands",
-    """
-    nppr schema --out report.schema.json
-        the JSON Schema of report.json, for programs in other languages
-    """,
-)
-register(
-    "export",
-    ExportOptions,
-    "nppr.cli.report_commands",
-    """
-    nppr export runs/mine --to technical-documentation
-        its numbers as a section of technical documentation, in Markdown
-    nppr export runs/mine --to cyclonedx
-        its numbers as a CycloneDX model card
-    """,
-)
-register(
-    "compare",
-    CompareOptions,
-    "nppr.cli.report_commands",
-    """
-    nppr compare runs/resnet20 runs/resnet32
-        which of two runs is more robust: the answer, paired differences, a page
-    """,
-)
-register(
-    "study",
-    StudyOptions,
-    "nppr.cli.study_command",
-    """
-    nppr study studies/small/digits_main.toml --plan
-        show what would run; leave --plan out to run it
-    nppr study studies/small/digits_main.toml --workers 2
-        in two processes; the same command continues after an interruption
-    """,
-)
-register(
-    "train",
-    TrainCommandOptions,
-    "nppr.cli.train_command",
-    """
-    nppr train digits-cnn --out digits.safetensors
-        train the demo's network from scratch
-    nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255
-        adversarial training
-    nppr train digits-cnn --method gaussian --sigma 0.25 --out noisy.safetensors
-        training with Gaussian noise, for nppr bracket
-    """,
-)
+register("assess", AssessOptions, "nppr.cli.measure_commands")
+register("fit", FitOptions, "nppr.cli.measure_commands")
+register("evaluate", EvaluateOptions, "nppr.cli.measure_commands")
+register("spectrum", SpectrumOptions, "nppr.cli.measure_commands")
+register("bound", BoundOptions, "nppr.cli.measure_commands")
+register("bracket", BracketOptions, "nppr.cli.measure_commands")
+register("certify", CertifyOptions, "nppr.cli.check_commands")
+register("gate", GateOptions, "nppr.cli.check_commands")
+register("doctor", DoctorOptions, "nppr.cli.check_commands")
+register("report", ReportOptions, "nppr.cli.report_commands")
+register("schema", SchemaOptions, "nppr.cli.report_commands")
+register("export", ExportOptions, "nppr.cli.report_commands")
+register("compare", CompareOptions, "nppr.cli.report_commands")
+register("study", StudyOptions, "nppr.cli.study_command")
+register("train", TrainCommandOptions, "nppr.cli.train_command")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.cli import console
-from nppr.cli.app import SPECS, ExitCode, name_folder
+from nppr.cli.app import ExitCode, name_folder, require_specs
 from nppr.cli.commands import (
     AssessOptions,
     BoundOptions,
@@ -26,24 +26,21 @@ from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.printed_numbers import Numbers
-from nppr.report.results_table import spectrum_table, trust_lines
+from nppr.report.results_table import notes_of, spectrum_table, terminal_tables, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
-from nppr.run.progress import progress_bars
+from nppr.run.progress import Plan, progress_bars
 from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
-from nppr.settings import Measure, ModelSettings, Search, figure_formats
+from nppr.settings import Measure, ModelSettings, Search
 from nppr.source_names import OFFSET_CALLS
 from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.statistics.noise_sets import RATIO, split_spec
 from nppr.system.records import shorten_error
-from nppr.system.specs import RANDOM_WEIGHTS
 
-NOT_IN_NAME = {
-    "run", "quiet", "page", "figures", "as_json",
-}  # fmt: skip
+NOT_IN_NAME = {"run", "quiet", "page", "figures", "as_json"}
 """Options that change no number, and so do not change the name of the default folder."""
 
 
@@ -56,7 +53,6 @@ def execute_assess(options: AssessOptions) -> None:
 def execute_fit(options: FitOptions) -> None:
     """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
-    _note_default_data(options)
     resolved = _resolve(options, options.measure)
     with progress_bars(quiet=options.quiet) as progress:
         found = learn_resolved(
@@ -68,7 +64,13 @@ def execute_fit(options: FitOptions) -> None:
         )
     write_specs(folder, _fitted_specs(options))
     if not options.quiet:
-        console.show_learned(found, folder)
+        for each in found:
+            made, search = each.record, each.record.search
+            chosen = "" if search.select_value is None else f"chosen: {search.selected}, "
+            std = f"realised std {made.diagnostics.realised_std:.3f} of the radius"
+            calls = f"{search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose"
+            console.print_line(f"{made.name}: {chosen}{std}, {calls}")
+        console.print_line(f"Measure with: nppr evaluate --distribution {folder}")
     console.print_line(str(folder / "distributions"))
 
 
@@ -107,17 +109,13 @@ def execute_bound(options: BoundOptions) -> None:
         raise SpecError(f"`at-least` must lie in (0, 1), got {least:g}. Example: 0.95")
     if kind == RATIO and sizes is not None:
         ratio, sizes = sizes, None
-    facts = {
-        "set": kind,
-        **({} if ratio is None else {"ratio": ratio.replace(" ", "").replace(",", "+")}),
-        **({} if sizes is None else {"size": sizes}),
-        **({} if least is None else {"least": least}),
-    }
-    spec = ":".join(
-        [f"bound:reference={options.reference}", *(f"{k}={v}" for k, v in facts.items())]
-    )
-    shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
-    sources = ",".join([spec, *shared])
+    ratio = ratio and ratio.replace(" ", "").replace(",", "+")
+    asked = {"set": kind, "ratio": ratio, "size": sizes, "least": least}
+    facts = {name: value for name, value in asked.items() if value is not None}
+    parts = (f"{name}={value}" for name, value in facts.items())
+    sources = spec = ":".join([f"bound:reference={options.reference}", *parts])
+    if options.patterns:
+        sources += f",{spec}:patterns={options.patterns}"
     require_sources(sources, read_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
@@ -164,33 +162,19 @@ def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOp
             f"`model` must be given: this noise was learned for {str(model)!r}, Python code, which"
             f" runs only where you name it. Add --model {model} --data {held.get('data')}"
         )
-    groups = {"model": options.model, "data": options.data}
     known = {name: value for name, value in held.items() if value is not None}
     changed = {}
-    for name, group in groups.items():
+    for name, group in (("model", options.model), ("data", options.data)):
         taken = {
             key: value
             for key, value in known.items()
             if key in type(group).model_fields and not group.is_typed(key)
         }
-        for key in taken.keys() & SPECS.keys():
-            if key != "weights" or taken[key] != RANDOM_WEIGHTS:
-                SPECS[key](taken[key], key)
+        require_specs(taken)
         changed[name] = group.with_(**taken)
     if known and not options.quiet:
         console.note(f"as in the fit: --model {model} --data {held.get('data')}")
     return options.model_copy(update=changed)
-
-
-def _note_default_data(options: MeasureOptions | FitOptions) -> None:
-    """Warn that the user's model will be assessed on the demo digits because --data is missing."""
-    default = ModelSettings.model_fields["model"].default
-    model, data = options.model.model, options.data
-    if model != default and not data.is_typed("data") and not options.quiet:
-        console.note(
-            f"--data is not given: {model} is assessed on {data.data}, images of"
-            " 1 x 8 x 8 in 10 classes"
-        )
 
 
 def _default_folder(options: MeasureOptions | FitOptions, *more: object) -> Path:
@@ -212,7 +196,6 @@ def _measure(
     """
     measure = options.measured
     folder = options.run.out or _default_folder(options, sources)
-    _note_default_data(options)
     resolved = _resolve(options, measure)
     known = []
     if distribution is not None:
@@ -222,7 +205,7 @@ def _measure(
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
-    with progress_bars(quiet=options.quiet, show_plan=console.show_plan) as progress:
+    with progress_bars(quiet=options.quiet, show_plan=_show_plan) as progress:
         report = assess_resolved(
             resolved,
             measure,
@@ -239,21 +222,47 @@ def _measure(
     return report, path
 
 
+def _show_plan(plan: Plan) -> None:
+    """Print what is about to run and about how long it will take."""
+    for each in plan.notes:
+        console.note(each)
+    if plan.finished:
+        console.note(
+            f"finished before, in {plan.finished}: it is read; --overwrite computes it again"
+        )
+        return
+    form = f", {' + '.join(plan.form)}" if plan.form else ""
+    console.note(
+        f"{plan.inputs:,} inputs to evaluate ({plan.fit_inputs:,} to fit, {plan.select_inputs:,} to"
+        f" select), sources {', '.join(plan.sources)}: about"
+        f" {console.duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
+    )
+    if plan.warning:
+        console.note(f"warning: {plan.warning}")
+
+
 def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
-    """Load the data and the classifier that the options name."""
-    return resolve(
-        options.model.model, options.data.data, measure, options.budget,
-        network=options.model, reading=options.data,
-    )  # fmt: skip
+    """Load the data and the classifier that the options name.
+
+    Warn if the user's model meets the demo digits because --data is missing.
+    """
+    model, data = options.model.model, options.data
+    default = ModelSettings.model_fields["model"].default
+    if model != default and not data.is_typed("data") and not options.quiet:
+        console.note(
+            f"--data is not given: {model} is assessed on {data.data}, images of"
+            " 1 x 8 x 8 in 10 classes"
+        )
+    return resolve(model, data.data, measure, options.budget, network=options.model, reading=data)
 
 
 def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; return whether that worked. A failure costs no numbers."""
-    formats = figure_formats(options.figures)
-    if not (options.page or formats):
+    if not (options.page or options.figures):
         return True
     try:
-        written = write_rendered(RunFiles.of(report, folder), page=options.page, figures=formats)
+        files = RunFiles.of(report, folder)
+        written = write_rendered(files, page=options.page, figures=options.figures)
     except Exception as error:  # the numbers are safe in report.json
         reason = shorten_error(error).rstrip(".")
         console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
@@ -271,12 +280,12 @@ def _show(
     The exit code is 1 if a source failed or the page was not written.
     """
     if table is not None:
-        console.show_failures(report)
+        _show_failures(report)
     rendered = _render(report, path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:
-        console.show_report(report, path)
+        show_report(report, path)
     else:
         if table and table.rows and not options.quiet:
             console.out.print(table.to_rich(console.out.width))
@@ -287,3 +296,20 @@ def _show(
     failed = any(row.error and not row.flags for row in (*report.numbers, *report.other_radii))
     if failed or not rendered:
         raise ExitCode(1)
+
+
+def show_report(report: Report, path: Path) -> None:
+    """Print the tables and their notes, sources that failed, and the path of the report."""
+    for table in terminal_tables(report):
+        console.out.print(table.to_rich(console.out.width))
+    console.out.print(notes_of(report), markup=False)
+    _show_failures(report)
+    console.print_line(str(path))
+
+
+def _show_failures(report: Report) -> None:
+    """Print a line for every source that failed or was skipped."""
+    for row in report.numbers:
+        if row.error:
+            outcome = "skipped" if row.flags else "failed"
+            console.show_error(f"source {row.name!r} {outcome}: {row.error}")

@@ -11,14 +11,13 @@ from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare, console_tables, summary, write_comparison
 from nppr.export.exports import write_exports
 from nppr.report import FORMATS, read_run, schema_text, table_of, write_rendered
-from nppr.settings import figure_formats, require_one_of
+from nppr.settings import require_one_of
 from nppr.system.records import write_whole
 
 
 def execute_report(options: ReportOptions) -> None:
     """Run `nppr report`."""
-    form, out = options.form, options.out
-    kinds = figure_formats(options.figures)
+    form, kinds, out = options.form, options.figures, options.out
     require_one_of("format", form, ("html", "parquet", *FORMATS))
     files = read_run(options.run)
     if form == "parquet":

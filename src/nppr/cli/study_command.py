@@ -14,7 +14,6 @@ from nppr.cli.commands import StudyOptions
 from nppr.errors import SpecError
 from nppr.formats import names_code
 from nppr.run.progress import bars
-from nppr.settings import figure_formats
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
 from nppr.study.run_study import EndedStudy, require_present, run_study
@@ -26,7 +25,6 @@ from nppr.system.scheduler import JobProgress
 def execute_study(options: StudyOptions) -> None:
     """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
-    figures = figure_formats(options.figures)
     content = read_study(options.file, chosen)
 
     run_code = options.run_code and not options.plan
@@ -54,7 +52,7 @@ def execute_study(options: StudyOptions) -> None:
             workers=options.run.workers,
             ray=options.run.ray,
             run_code=run_code,
-            figures=figures,
+            figures=options.figures,
             progress=progress,
         )
     _show(ended, quiet=options.quiet)

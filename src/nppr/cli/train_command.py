@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
-from nppr.run.progress import training_bar
+from nppr.run.progress import progress_bars
 from nppr.run.resolve import choose_train_settings, resolve_data
 from nppr.train import Outputs, image_shape, require_known, train_network
 
@@ -28,7 +28,7 @@ def execute_train(options: TrainCommandOptions) -> None:
             f"nothing to resume, there is no {Outputs(path).checkpoint}: starting from the beginning"
         )
     start = time.perf_counter()
-    with training_bar(quiet=quiet) as progress:
+    with progress_bars(quiet=quiet) as progress:
         trained = train_network(
             model, images, path, chosen, device=run.device,
             resume=run.resume, overwrite=run.overwrite, progress=progress,

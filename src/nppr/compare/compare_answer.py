@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from nppr.compare.compare_settings import letter
-from nppr.compare.comparison import Compared, Difference, Entry
-from nppr.compare.verdicts import SIGN_TEST
+from nppr.compare.comparison import SIGN_TEST, Compared, Difference, Entry
 from nppr.core.tally import Metric
 from nppr.report.number import MERGED
 from nppr.statistics.intervals import student_quantile
@@ -25,7 +24,6 @@ UNDER = {
     Metric.PR: "the noise {source}",
     Metric.CORRUPTION: "the corruption {source}",
 }
-SEARCHED = (Metric.AR, Metric.NPPR)
 EFFORT = (
     "Verdicts on NPPR and AR are about the noise and attacks found with the stated effort, not about"
     " the worst case."
@@ -65,7 +63,7 @@ def remarks_of(
     """Yield what a reader must know besides the answer: what was not compared comes first."""
     yield from dict.fromkeys(result.incomparable for result in results if result.incomparable)
     rows = _rows(results)
-    if any(result.metric in SEARCHED for result, _ in rows):
+    if any(result.metric.is_searched for result, _ in rows):
         yield EFFORT
     if not rows:
         return
@@ -120,20 +118,12 @@ def _under(row: Row) -> str:
     return UNDER[result.metric].format(source=result.source)
 
 
-def _short(row: Row) -> str:
-    return f"{row[0].metric.value} {row[0].source}"
-
-
-def _better_and_worse(found: Difference) -> tuple[int, int]:
-    """Inputs on which the entry with the higher mean is better, and those on which it is worse."""
-    counts = found.first_better, found.second_better
-    return counts if found.better == found.first else counts[::-1]
-
-
 def _counted(row: Row) -> str:
     """The inputs behind a verdict; the size, if an input has more than one outcome."""
     found = row[1]
-    better, worse = _better_and_worse(found)
+    better, worse = found.first_better, found.second_better
+    if found.better != found.first:
+        better, worse = worse, better
     points = f"{100 * abs(found.value):.1f} points on average"
     p = p_text(found.adjusted_p_value)  # the one that decides
     if better < worse:
@@ -207,7 +197,9 @@ def _all_rows(rows: Sequence[Row]) -> str:
     for at in (rows[0][1].first, rows[0][1].second):
         count = sum(each.separated and each.better == at for _, each in rows)
         parts += [f"{letter(at)} is more robust in {count}"] * (count > 0)
-    undecided = [_short(row) for row in rows if not row[1].separated]
+    undecided = [
+        f"{each.metric.value} {each.source}" for each, found in rows if not found.separated
+    ]
     if undecided:
         parts.append(f"{len(undecided)} not separated ({', '.join(undecided)})")
     return f"Rows on robustness, {len(rows)} in all: {'; '.join(parts)}."

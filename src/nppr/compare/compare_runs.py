@@ -1,7 +1,8 @@
 """Several runs side by side: values, paired differences with verdicts, ranks.
 
-Runs that differ in the seed alone are one entry. Numbers are means over inputs, and they are compared
-on the inputs that count for both runs.
+Runs that differ in the seed alone are one entry. Numbers are means over inputs. Verdicts come from
+exact or guaranteed tests on the inputs that count for both runs: for accuracy all inputs, else those
+that both classify correctly without noise. Approximate intervals beside them decide nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +26,9 @@ from nppr.compare.compare_settings import (
     names_of,
 )
 from nppr.compare.comparison import (
+    BETTING,
     SCHEMA_VERSION,
+    SIGN_TEST,
     Compared,
     Comparison,
     Difference,
@@ -32,7 +36,6 @@ from nppr.compare.comparison import (
     RunEntry,
     Standing,
 )
-from nppr.compare.verdicts import decide, difference_of
 from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, by_width, headlines, lines_of, shares_of
@@ -41,7 +44,25 @@ from nppr.report.number import Number
 from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.betting import betting
 from nppr.statistics.intervals import Interval, check_confidence, clopper_pearson
-from nppr.statistics.paired import Share
+from nppr.statistics.paired import (
+    Share,
+    common_numbers,
+    holm_pvalues,
+    paired_difference,
+    paired_pvalues,
+)
+
+Pair = tuple[Share, Share]
+"""The same number of two runs."""
+
+
+class PairVerdict(NamedTuple):
+    """Whether two runs differ in a number; p-values are two-sided."""
+
+    method: str
+    p_value: float
+    adjusted_p_value: float
+    separated: bool
 
 
 def compare(
@@ -54,10 +75,10 @@ def compare(
     """Compare runs by their folders; runs that differ in the seed alone become one entry.
 
     With probability at least `confidence` no verdict on robustness is wrong, and none on clean accuracy
-    with the same probability. Upper bounds
-    (NPPR, AR) found by searches of different settings have no differences and no ranks: `incomparable`
-    of the result names the settings. Runs on different data, which `allow_different_data` permits, have
-    none at all. `seed` chooses the order of the inputs in the guaranteed tests of rates.
+    with the same probability. Upper bounds (NPPR, AR) found by searches of different settings have no
+    differences and no ranks: `incomparable` of the result names the settings. Runs on different data,
+    which `allow_different_data` permits, have none at all. `seed` orders the inputs in the guaranteed
+    tests of rates.
     """
     check_confidence(confidence)
     groups = group_seeds(_read(runs))
@@ -67,9 +88,21 @@ def compare(
     reasons = _reasons(groups, keys)
     differences = _differences(shares, keys, reasons, confidence, seed) if paired else {}
     results = tuple(
-        _compared(key, groups, shares, differences.get(key, ()), confidence, reasons.get(key, ""))
+        Compared(
+            metric=key[0],
+            source=key[1],
+            incomparable=reasons.get(key, ""),
+            standings=tuple(
+                _standing(
+                    at, group, key, None if _is_screened([group], key) else shares[at].get(key),
+                    confidence, _rank(at, differences.get(key, ())),
+                )
+                for at, group in enumerate(groups)
+            ),
+            differences=differences.get(key, ()),
+        )
         for key in keys
-    )
+    )  # fmt: skip
     entries = _entries(groups)
     remarks = remarks_of(results, entries, confidence)
     return Comparison(
@@ -282,39 +315,63 @@ def _differences(
             for i, j in combinations(range(len(shares)), 2)
             if key in shares[i] and key in shares[j] and shares[i][key].meets(shares[j][key])
         ]
-        verdicts = decide([pair for _, _, pair in asked], confidence, seed)
+        verdicts = decide_pairs([pair for _, _, pair in asked], confidence, seed)
         for (key, entries, pair), verdict in zip(asked, verdicts, strict=True):
-            made = difference_of(entries, pair, verdict, confidence, seed)
+            a, b = common_numbers(*pair)
+            size = paired_difference(a, b, confidence, seed)
+            made = Difference(
+                first=entries[0],
+                second=entries[1],
+                inputs=len(a),
+                value=size.mean,
+                confidence=confidence,
+                guaranteed_low=size.betting.low,
+                guaranteed_high=size.betting.high,
+                approximate_low=size.normal.low,
+                approximate_high=size.normal.high,
+                first_better=int((a > b).sum()),
+                second_better=int((b > a).sum()),
+                **verdict._asdict(),
+            )
             found[key] = (*found.get(key, ()), made)
     return found
 
 
-def _compared(
-    key: Key,
-    groups: Sequence[Group],
-    shares: Sequence[Mapping[Key, Share]],
-    differences: tuple[Difference, ...],
-    confidence: float,
-    incomparable: str,
-) -> Compared:
-    ranked = {at for each in differences for at in (each.first, each.second)}
-    return Compared(
-        metric=key[0],
-        source=key[1],
-        incomparable=incomparable,
-        standings=tuple(
-            _standing(
-                at, group, key, None if _is_screened([group], key) else shares[at].get(key), confidence,
-                _rank(at, differences) if at in ranked else None,
-            )
-            for at, group in enumerate(groups)
-        ),
-        differences=differences,
-    )  # fmt: skip
+def decide_pairs(pairs: Sequence[Pair], confidence: float, seed: int = 0) -> list[PairVerdict]:
+    """Decide for each pair whether the means over its common inputs differ, and in which direction.
+
+    Guaranteed: with probability at least `confidence` *no* separated pair has equal means or the
+    opposite order, however the pairs depend on each other. Each pair has two one-sided hypotheses, and
+    Holm's method decides all of them together. Each pair needs at least one common input.
+    """
+    if not pairs:
+        return []
+    error = (1 - confidence) / (2 * len(pairs))
+    pvalues = np.array([_pvalues(a, b, error, seed) for a, b in pairs])
+    adjusted = holm_pvalues(pvalues.ravel()).reshape(pvalues.shape).min(1)
+    return [
+        PairVerdict(
+            method=SIGN_TEST if a.outcomes and b.outcomes else BETTING,
+            p_value=min(1.0, 2 * float(both.min())),
+            adjusted_p_value=float(corrected),
+            separated=bool(corrected <= 1 - confidence),
+        )
+        for (a, b), both, corrected in zip(pairs, pvalues, adjusted, strict=True)
+    ]
 
 
-def _rank(entry: int, differences: Sequence[Difference]) -> int:
-    """1 + the number of entries that are separated and better."""
+def _pvalues(first: Share, second: Share, error: float, seed: int) -> tuple[float, float]:
+    """One p-value for each direction; it is 1 for the direction that was not observed."""
+    a, b = common_numbers(first, second)
+    outcomes = first.outcomes and second.outcomes
+    above, below = paired_pvalues(a, b, error, seed, outcomes=outcomes)
+    return (above, 1.0) if a.mean() > b.mean() else (1.0, below)
+
+
+def _rank(entry: int, differences: Sequence[Difference]) -> int | None:
+    """1 + the number of entries that are separated and better; None without differences."""
+    if all(entry not in (each.first, each.second) for each in differences):
+        return None
     lost = [{each.first, each.second} - {each.better} for each in differences if each.separated]
     return 1 + lost.count({entry})
 

@@ -10,8 +10,14 @@ from rich.table import Table as RichTable
 
 from nppr.compare.compare_answer import p_text
 from nppr.compare.compare_settings import letter
-from nppr.compare.comparison import Compared, Comparison, Difference, Standing
-from nppr.compare.verdicts import BETTING, SIGN_TEST
+from nppr.compare.comparison import (
+    BETTING,
+    SIGN_TEST,
+    Compared,
+    Comparison,
+    Difference,
+    Standing,
+)
 from nppr.core.tally import Direction, Metric
 from nppr.errors import RunFolderError
 from nppr.report.number import MERGED
@@ -34,12 +40,13 @@ _OF_SEARCHES = (
     "of AR and NPPR what may be claimed of the worst noise, and what was observed under the noise"
     " found"
 )
+ALL_SOURCES = "all sources of the budget together"
 METHODS = {SIGN_TEST: "sign test", BETTING: "betting"}
 
 
-def titled(comparison: Comparison, position: int) -> str:
-    """An entry with its short name."""
-    return f"{letter(position)}: {comparison.entries[position].name}"
+def titles_of(comparison: Comparison) -> list[str]:
+    """The entries with their short names."""
+    return [f"{letter(at)}: {entry.name}" for at, entry in enumerate(comparison.entries)]
 
 
 def value_text(
@@ -83,13 +90,6 @@ def explain_ranks(comparison: Comparison) -> str:
     )
 
 
-def _with_source(words: Mapping[Metric, str], result: Compared) -> str:
-    together = "all sources of the budget together"
-    return words[result.metric].format(
-        source=together if result.source == MERGED else result.source
-    )
-
-
 LONG = (
     "kind", "metric", "source", "run", "against", "value", "low", "high", "method", "direction",
     "guaranteed_low", "guaranteed_high", "approximate_low", "approximate_high", "first_better",
@@ -116,8 +116,10 @@ def values_table(comparison: Comparison, *, short: bool = False) -> Table:
     Nothing is bold in a row in which no two entries separate. `short` heads are letters.
     """
     heads = [
-        Column(entry.name, letter(at) if short else titled(comparison, at), number=True)
-        for at, entry in enumerate(comparison.entries)
+        Column(entry.name, letter(at) if short else title, number=True)
+        for at, (entry, title) in enumerate(
+            zip(comparison.entries, titles_of(comparison), strict=True)
+        )
     ]
     rows = [
         (
@@ -147,10 +149,12 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
     rows = [
         (
             Cell(entry.data, entry.data),
-            Cell(entry.name, titled(comparison, at)),
+            Cell(entry.name, title),
             *(_value_cell(r, r.standings[at], paper=True, normalised=normalised) for r in shown),
         )
-        for at, entry in enumerate(comparison.entries)
+        for at, (entry, title) in enumerate(
+            zip(comparison.entries, titles_of(comparison), strict=True)
+        )
     ]
     what = "Accuracy under the source over all inputs / clean accuracy" if normalised else "Values"
     seeds = max(len(entry.runs) for entry in comparison.entries)
@@ -168,88 +172,71 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
     return Table(caption, columns, tuple(rows))
 
 
-DIFFERENCE_COLUMNS: tuple[tuple[Column, Callable[[Compared, Difference], Cell]], ...] = (
-    (Column("metric", "metric"), lambda result, _: Cell.of(result.metric.value)),
-    (Column("source", "source"), lambda result, _: Cell.of(result.source)),
-    (
-        Column("pair", "pair"),
-        lambda _, found: Cell.of(f"{letter(found.first)} - {letter(found.second)}"),
-    ),
-    (Column("verdict", "verdict"), lambda _, found: _verdict_cell(found)),
-    (
-        Column("difference", "points", number=True),
-        lambda _, found: Cell(found.value, print_points(found.value)),
-    ),
-    (
-        Column("guaranteed", "guaranteed", number=True, interval=True, terminal=None),
-        lambda _, found: _range_cell(found.guaranteed_low, found.guaranteed_high),
-    ),
-    (
-        Column("better", "inputs better", number=True),
-        lambda _, found: Cell(
-            (found.first_better, found.second_better),
-            f"{found.first_better:,} : {found.second_better:,}",
-        ),
-    ),
-    (
-        Column("p", "p", number=True, terminal=None),
-        lambda _, found: Cell(found.p_value, p_text(found.p_value, "")),
-    ),
-    (
-        Column("adjusted", "p corrected", number=True),
-        lambda _, found: Cell(found.adjusted_p_value, p_text(found.adjusted_p_value, "")),
-    ),
-    (
-        Column("method", "decided by", terminal=None),
-        lambda _, found: Cell(found.method, METHODS[found.method]),
-    ),
-    (
-        Column("inputs", "common inputs", number=True, terminal=None, page=False),
-        lambda _, found: Cell.of(found.inputs),
-    ),
-    (
-        Column("approximate", "approximate", number=True, interval=True, terminal=None),
-        lambda _, found: _range_cell(found.approximate_low, found.approximate_high),
-    ),
+DIFFERENCE_COLUMNS = (
+    Column("metric", "metric"),
+    Column("source", "source"),
+    Column("pair", "pair"),
+    Column("verdict", "verdict"),
+    Column("difference", "points", number=True),
+    Column("guaranteed", "guaranteed", number=True, interval=True, terminal=None),
+    Column("better", "inputs better", number=True),
+    Column("p", "p", number=True, terminal=None),
+    Column("adjusted", "p corrected", number=True),
+    Column("method", "decided by", terminal=None),
+    Column("inputs", "common inputs", number=True, terminal=None, outside=("page",)),
+    Column("approximate", "approximate", number=True, interval=True, terminal=None),
 )
-"""The columns of the table of differences, each with its cell."""
+
+
+def _difference_row(result: Compared, found: Difference) -> tuple[Cell, ...]:
+    verdict = f"{letter(found.better)} better" if found.separated else "not shown"
+    better = found.first_better, found.second_better
+    return (
+        Cell.of(result.metric.value),
+        Cell.of(result.source),
+        Cell.of(f"{letter(found.first)} - {letter(found.second)}"),
+        Cell(found.separated, verdict, strong=found.separated),
+        Cell(found.value, print_points(found.value)),
+        _range_cell(found.guaranteed_low, found.guaranteed_high),
+        Cell(better, f"{better[0]:,} : {better[1]:,}"),
+        Cell(found.p_value, p_text(found.p_value, "")),
+        Cell(found.adjusted_p_value, p_text(found.adjusted_p_value, "")),
+        Cell(found.method, METHODS[found.method]),
+        Cell.of(found.inputs),
+        _range_cell(found.approximate_low, found.approximate_high),
+    )
 
 
 def differences_table(comparison: Comparison) -> Table:
     """Return a row per pair of entries and metric, in percentage points; two entries are one pair."""
-    several = len(comparison.entries) > 2
-    shown = [each for each in DIFFERENCE_COLUMNS if several or each[0].name != "pair"]
-    names = ", ".join(titled(comparison, at) for at in range(len(comparison.entries)))
     caption = (
         f"Differences in percentage points (first - second, {100 * comparison.confidence:g} %"
-        f" intervals) of {names}, on the inputs that both classify correctly without noise (accuracy:"
-        f" on all inputs). A verdict needs a corrected p of at most {1 - comparison.confidence:.2g}:"
-        " Holm's method for all differences in robustness, and separately in accuracy. The guaranteed"
-        " interval is for one difference alone; it can be wider than an exact test needs."
+        f" intervals) of {', '.join(titles_of(comparison))}, on the inputs that both classify correctly"
+        " without noise (accuracy: on all inputs). A verdict needs a corrected p of at most"
+        f" {1 - comparison.confidence:.2g}: Holm's method for all differences in robustness, and"
+        " separately in accuracy. The guaranteed interval is for one difference alone; it can be wider"
+        " than an exact test needs."
     )
-    rows = [
-        tuple(cell(result, found) for _, cell in shown)
+    several = len(comparison.entries) > 2
+    shown = [at for at, each in enumerate(DIFFERENCE_COLUMNS) if several or each.name != "pair"]
+    rows = (
+        _difference_row(result, found)
         for result in comparison.results
         for found in result.differences
-    ]
-    return Table(caption, tuple(column for column, _ in shown), tuple(rows))
+    )
+    columns = tuple(DIFFERENCE_COLUMNS[at] for at in shown)
+    return Table(caption, columns, tuple(tuple(row[at] for at in shown) for row in rows))
 
 
 def runs_table(comparison: Comparison) -> Table:
     """Return a row per run: the entry it belongs to, its folder, its seed and its grade."""
-    rows = [
-        (
-            Cell.of(titled(comparison, at)),
-            Cell.of(run.folder),
-            Cell.of(run.seed),
-            Cell.of(run.grade),
-        )
-        for at, entry in enumerate(comparison.entries)
+    columns = tuple(Column(name, name) for name in ("name", "folder", "seed", "grade"))
+    rows = tuple(
+        (Cell.of(title), Cell.of(run.folder), Cell.of(run.seed), Cell.of(run.grade))
+        for title, entry in zip(titles_of(comparison), comparison.entries, strict=True)
         for run in entry.runs
-    ]
-    return Table(
-        "Runs", tuple(Column(n, n) for n in ("name", "folder", "seed", "grade")), tuple(rows)
     )
+    return Table("Runs", columns, rows)
 
 
 def long_table(comparison: Comparison) -> Table:
@@ -281,12 +268,9 @@ def _value_cell(
         missing = "not measured" in (standing.error or "")
         return Cell(None, "-" if paper else "not measured" if missing else "failed")
     text = value_text(standing, digits=2 if paper else 1, normalised=normalised)
-    return Cell(value, text, strong=not normalised and _leads(result, standing))
-
-
-def _verdict_cell(found: Difference) -> Cell:
-    verdict = f"{letter(found.better)} better" if found.separated else "not shown"
-    return Cell(found.separated, verdict, strong=found.separated)
+    ranks = {each.rank for each in result.standings if each.rank is not None}
+    leads = standing.rank == 1 and len(ranks) > 1
+    return Cell(value, text, strong=leads and not normalised)
 
 
 def _range_cell(low: float, high: float) -> Cell:
@@ -295,22 +279,15 @@ def _range_cell(low: float, high: float) -> Cell:
     return Cell((low, high), f"{print_points(ends[0])} to {print_points(ends[1])}")
 
 
-def _leads(result: Compared, standing: Standing) -> bool:
-    ranks = {each.rank for each in result.standings if each.rank is not None}
-    return standing.rank == 1 and len(ranks) > 1
-
-
 def console_tables(comparison: Comparison) -> list[RichTable]:
     """The values, the differences if there are any, and then the settings that differ."""
-    made = (values_table, differences_table, settings_table)
-    tables = [make(comparison) for make in made]
+    tables = [make(comparison) for make in (values_table, differences_table, settings_table)]
     return [table.to_rich() for table in tables if table.rows]
 
 
 def summary(comparison: Comparison) -> str:
     """The answer, which entry is which, and the notes."""
-    names = [titled(comparison, at) for at in range(len(comparison.entries))]
-    return "\n".join([comparison.answer, *names, *comparison.notes])
+    return "\n".join([comparison.answer, *titles_of(comparison), *comparison.notes])
 
 
 def write_comparison(
@@ -325,7 +302,9 @@ def write_comparison(
     manifest = Manifest(folder, "comparison")
     manifest.require_ours()
     held = [file for file, _ in FORMATS.values() if (folder / file).exists()]
-    if held and not overwrite and not _same(folder / JSON, comparison):
+    known = folder / JSON
+    same = known.is_file() and known.read_bytes() == comparison.to_json().encode()
+    if held and not overwrite and not same:
         raise RunFolderError(
             f"`out` must be free or hold this comparison, {str(folder)!r} holds {held[0]} of another."
             " Choose another folder, or add --overwrite to replace it."
@@ -340,11 +319,10 @@ def write_comparison(
 
 def to_md(comparison: Comparison) -> str:
     """The answer, the notes and the tables, as Markdown."""
-    names = [titled(comparison, at) for at in range(len(comparison.entries))]
     values = values_table(comparison)
     parts = [
         f"**{md_text(comparison.answer)}**",
-        "\n".join(f"- {md_text(text)}" for text in (*names, *comparison.notes)),
+        "\n".join(f"- {md_text(text)}" for text in (*titles_of(comparison), *comparison.notes)),
         values.to_md().rstrip(),
         md_text(values.caption),
     ]
@@ -370,19 +348,12 @@ def to_latex(comparison: Comparison) -> str:
     return head + "\n".join(table.to_latex() for table in tables)
 
 
-def _same(path: Path, comparison: Comparison) -> bool:
-    try:
-        return path.read_text(encoding="utf-8") == comparison.to_json()
-    except (OSError, ValueError):
-        return False
-
-
 COLOURS = {Metric.AR: "c-ar", Metric.NPPR: "c-nppr", Metric.PR: "c-pr"}
 
 
 def render_comparison(comparison: Comparison) -> str:
     """Return the text of `compare.html`; every name is escaped."""
-    entries = comparison.entries
+    entries, titles = comparison.entries, titles_of(comparison)
     title = f"Comparison of {len(entries)} classifiers or settings"
     if len(entries) == 1:
         title = f"{entries[0].name}, {len(entries[0].runs)} seeds"
@@ -400,14 +371,24 @@ def render_comparison(comparison: Comparison) -> str:
         tables=tables,
         letter=letter,
         colours=COLOURS,
-        counted=lambda result: _with_source(WHAT, result),
+        counted=lambda result: WHAT[result.metric].format(
+            source=ALL_SOURCES if result.source == MERGED else result.source
+        ),
         value_text=value_text,
         rank_text=_rank_text,
-        spoken=lambda result, standing: _spoken(comparison, result, standing),
+        spoken=lambda result, standing: ", ".join(
+            filter(
+                None,
+                (
+                    f"{titles[standing.entry]}: {value_text(standing, cell=False)}",
+                    _rank_text(result, standing),
+                ),
+            )
+        ),
         rule=explain_ranks(comparison),
         data=_listed(entry.data for entry in entries),
         budgets=_listed(entry.budget for entry in entries),
-        titles=[titled(comparison, at) for at in range(len(entries))],
+        titles=titles,
         level=f"{100 * comparison.confidence:g} %",
     )
     return page_shell(title, body)
@@ -416,12 +397,6 @@ def render_comparison(comparison: Comparison) -> str:
 def _listed(names: Iterable[str]) -> str:
     """The names, each once."""
     return ", ".join(dict.fromkeys(names))
-
-
-def _spoken(comparison: Comparison, result: Compared, standing: Standing) -> str:
-    """A line of a figure in words."""
-    parts = [f"{titled(comparison, standing.entry)}: {value_text(standing, cell=False)}"]
-    return ", ".join([*parts, *filter(None, [_rank_text(result, standing)])])
 
 
 def _rank_text(result: Compared, standing: Standing) -> str:

@@ -12,6 +12,7 @@ from nppr.report.run_files import read_model
 from nppr.search.search_record import Record
 
 SCHEMA_VERSION = 3
+SIGN_TEST, BETTING = "sign-test", "betting"
 
 
 class RunEntry(Record):
@@ -114,10 +115,9 @@ class Comparison(Record):
 
     def of(self, source: str, metric: Metric) -> Compared | None:
         """The comparison of a metric and source."""
-        for result in self.results:
-            if (result.source, result.metric) == (source, metric):
-                return result
-        return None
+        return next(
+            (each for each in self.results if (each.source, each.metric) == (source, metric)), None
+        )
 
     def to_json(self) -> str:
         """The text of `compare.json`."""

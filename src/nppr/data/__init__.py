@@ -1,7 +1,7 @@
 """Data: load a name, a path, arrays or a Dataset, and divide it into three disjoint splits."""
 
 from nppr.data.array_data import from_arrays
-from nppr.data.convert_arrays import ClassOrder, fit_classes, with_class_order
+from nppr.data.class_order import ClassOrder, fit_classes, with_class_order
 from nppr.data.data_formats import DataFormat
 from nppr.data.data_loading import DataSpec, load_data
 from nppr.data.data_set import (

@@ -1,4 +1,8 @@
-"""Data in memory: tensors or arrays of the caller, and the handwritten digits of scikit-learn."""
+"""Data in memory: tensors or arrays of the caller, and the handwritten digits of scikit-learn.
+
+Common forms are converted if that is unambiguous; otherwise an error explains the fix. Every
+conversion is noted (`Data.notes`), on the console and in the report.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,15 @@ import functools
 import importlib.util
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nppr.core.task import Task
-from nppr.data.convert_arrays import convert_arrays, to_tensor
+from nppr.data.class_order import sorted_note
 from nppr.data.data_set import Data, check_range, numbered_classes
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import StoredImages, laid_out
@@ -23,6 +28,9 @@ from nppr.errors import DataError
 
 EVERY_INPUT = "every input"
 """Name of the only class of inputs whose targets are not classes."""
+
+COLOURS = (1, 3)
+"""Numbers of channels that the last axis of an image may have; an axis of 2 or 4 is ambiguous."""
 
 
 def from_arrays(
@@ -38,25 +46,22 @@ def from_arrays(
 ) -> Data:
     """Make data from images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
 
-    8-bit images, images `(N, H, W, C)` and labels that are words are converted if that is
-    unambiguous (`nppr.data.convert_arrays`).
+    8-bit images, images `(N, H, W, C)` and words as labels are converted if that is unambiguous.
 
     With `input_range`, inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
     number or one per feature. With a `task`, the labels are its targets `(N, ...)`.
 
     If the labels do not show all classes, `classes` or `class_names` state their number. `shares`
-    are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
-    sources that need no fit. The division is fixed: it does not depend on the seed of an
-    assessment.
+    are those of the fit and the select split; `shares=(0, 0)` evaluates everything, for sources
+    that need no fit. The division does not depend on the seed of an assessment.
     """
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
+    x = _to_tensor(images)
+    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if input_range is None and task is None:
-        made = convert_arrays(images, labels)
-        x, y, notes = made.images, made.labels, made.notes
-        class_names = class_names or made.class_names
-    else:
-        x = to_tensor(images)
-        y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+        x = _convert_images(x, notes)
+        y, words = _convert_labels(y, notes)
+        class_names = class_names or words
     if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
     classified = task is None or task.classes
@@ -83,7 +88,7 @@ def from_arrays(
     names = class_names or numbered_classes(number)
     names = names if classified else (EVERY_INPUT,)
     data = divide(name, names, (found, y), shares=shares, targets=targets)
-    return replace(data, layout=layout, task=task, notes=notes)
+    return replace(data, layout=layout, task=task, notes=tuple(notes))
 
 
 @functools.cache
@@ -105,3 +110,56 @@ def load_digits() -> Data:
         class_names=tuple(map(str, range(10))),
         shares=(900 / 1797, 300 / 1797),
     )
+
+
+def _to_tensor(images: Tensor | ArrayLike) -> Tensor:
+    try:
+        return torch.as_tensor(images).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(
+            f"`images` must be one tensor or array of numbers, got {type(images).__name__}: {reason}."
+            " Example: torch.stack(images)"
+        ) from error
+
+
+def _convert_images(x: Tensor, notes: list[str]) -> Tensor:
+    """Divide 8-bit images by 255; move channels to the front if the shape allows no other reading."""
+    shape = tuple(x.shape)
+    if x.dtype == torch.uint8:
+        notes.append("images: 8-bit, divided by 255")
+        if x.ndim == 3 and shape[1] == shape[2]:
+            notes.append(f"images: {shape} taken as (N, H, W), one channel")
+            x = x[:, None]
+        x = x.float() / 255
+    if len(shape) != 4 or shape[1] <= 4 or shape[3] > 4:
+        return x
+    _, first, second, last = shape
+    if last == 3 or (last in COLOURS and first == second):
+        notes.append(f"images: {shape} taken as (N, H, W, C), channels moved to the front")
+        return x.permute(0, 3, 1, 2).contiguous()
+    if first == second:
+        raise DataError(
+            f"`images` must have shape (N, C, H, W), got {shape}, which looks like (N, H, W, C)."
+            " Use x.permute(0, 3, 1, 2), or np.moveaxis(x, -1, 1)."
+        )
+    return x
+
+
+def _convert_labels(
+    y: NDArray[Any], notes: list[str]
+) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Convert whole floats to numbers, and words to numbers in sorted order; return the words too."""
+    if y.ndim != 1:
+        return y, None
+    if y.dtype.kind == "f" and np.array_equal(y, np.rint(y)):
+        notes.append("labels: floats that are whole numbers, taken as classes")
+        return y.astype(np.int64), None
+    if y.dtype.kind == "O" and all(isinstance(word, str) for word in y):
+        y = y.astype(str)
+    if y.dtype.kind != "U":
+        return y, None
+    words, y = np.unique(y, return_inverse=True)
+    names = tuple(words.tolist())
+    notes.append(sorted_note(names))
+    return y, names

@@ -212,8 +212,7 @@ class _Unpickler(pickle.Unpickler):
 def _check_program(content: bytes) -> None:
     """Check, without running the pickle, that its sizes fit and that it ends at the end of the file.
 
-    A damaged memo number would otherwise make the unpickler allocate memory for all numbers below
-    it.
+    A damaged memo number would make the unpickler allocate memory for all numbers below it.
     """
     end = 0
     for step, (opcode, argument, position) in enumerate(pickletools.genops(content)):

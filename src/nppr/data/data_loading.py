@@ -56,9 +56,9 @@ def load_data(
 ) -> Data:
     """Load data from a name, a file or folder, `hf:NAME`, a pair of arrays, a Dataset or `Data`.
 
-    If the data set has several splits, `split` names the one to evaluate. `resize` makes all images
-    that many pixels high and wide. With an `input_range`, arrays in memory and in a `.npz` may have
-    any shape. A `task` judges the answers to a pair `(inputs, targets)`.
+    Of several splits, `split` names the one to evaluate. `resize` makes all images that many pixels
+    high and wide. With an `input_range`, arrays may have any shape. A `task` judges the answers to
+    a pair `(inputs, targets)`.
 
     >>> load_data("digits").classes
     10
@@ -149,14 +149,16 @@ def _find_name(prefix: str, spec: str, input_range: RangeSpec | None) -> Found:
 
 def _find_arrays(path: Path) -> Found:
     """Find a file with arrays of any shape, whose range the user states."""
-    for form in _formats():
+    for form in DATA_FORMATS.values():
         if form.open_arrays is not None and path.name.lower().endswith(form.suffixes):
             return form, partial(form.open_arrays, FolderFiles(path, ("",)))
     raise _refused_range(str(path))
 
 
 def _refused_range(got: str) -> SpecError:
-    suffixes = [each for form in _formats() if form.open_arrays for each in form.suffixes]
+    suffixes = [
+        each for form in DATA_FORMATS.values() if form.open_arrays for each in form.suffixes
+    ]
     return SpecError(
         f"`range` must be given with arrays, in memory or in a {' or '.join(suffixes)}, whose numbers"
         f" it is the range of, got {got}."
@@ -167,15 +169,14 @@ def _laid_out(
     splits: dict[str, Labelled], input_range: RangeSpec
 ) -> tuple[dict[str, Labelled], Layout]:
     """Return stored arrays with a stated range, and their common layout."""
-    found = {}
+    made, layouts = {}, dict[str, Layout]()
     for own, split in splits.items():
         assert isinstance(split.images, StoredImages)
-        found[own] = laid_out(split.images.array, input_range, f"the {own} split")
-    layouts = {own: layout for own, (_, layout) in found.items()}
+        images, layouts[own] = laid_out(split.images.array, input_range, f"the {own} split")
+        made[own] = replace(split, images=images)
     if len(set(layouts.values())) > 1:
         shapes = ", ".join(f"{each.shape} in {own}" for own, each in layouts.items())
         raise DataError(f"`data` must hold inputs of one shape, got {shapes}.")
-    made = {own: replace(split, images=found[own][0]) for own, split in splits.items()}
     return made, next(iter(layouts.values()))
 
 
@@ -188,12 +189,12 @@ def _find_path(path: Path) -> Found:
         files = ZipFiles.of(path)
         return _find_tree(files.below(_wrapper(files.names)))
     if name.endswith(TAR_SUFFIXES):
-        members = frozenset[str]().union(*(each.members for each in _formats()))
+        members = frozenset[str]().union(*(each.members for each in DATA_FORMATS.values()))
         return _find_tree(TarFiles.of(path, members))
-    for each in _formats():
+    for each in DATA_FORMATS.values():
         if name.endswith(each.suffixes):
             return each, partial(each.open_splits, FolderFiles(path, ("",)))
-    suffixes = [suffix for each in _formats() for suffix in each.suffixes]
+    suffixes = [suffix for each in DATA_FORMATS.values() for suffix in each.suffixes]
     raise DataError(
         f"`data` must be a folder or a file that ends with {', '.join(suffixes)}, .zip or .tar.gz,"
         f" got {path}. Of data in several files, give the folder."
@@ -201,7 +202,7 @@ def _find_path(path: Path) -> Found:
 
 
 def _find_tree(files: Files) -> Found:
-    formats = _formats()
+    formats = list(DATA_FORMATS.values())
     layouts = [each for each in formats if not each.is_fallback]
     found = [(each, folder) for each in layouts for folder in _find(each, files)]
     if len(found) > 1:
@@ -224,11 +225,6 @@ def _find(form: DataFormat, files: Files) -> Sequence[str]:
     except PluginError as error:
         logger.warning("%s", error)
         return ()
-
-
-def _formats() -> list[DataFormat]:
-    """Return the usable formats; warn about packages that fail."""
-    return list(DATA_FORMATS.values())
 
 
 def _wrapper(names: tuple[str, ...]) -> str:

@@ -39,11 +39,7 @@ class Images(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Split(Generic[S]):
-    """The inputs of one split.
-
-    `indices` are positions in the image set and key the random draws of an input; `labels` has one
-    label for each.
-    """
+    """The inputs of one split: positions in the image set, which key random draws, and labels."""
 
     kind: type[S]
     images: Images
@@ -76,9 +72,7 @@ class Split(Generic[S]):
 
     def fingerprint(self) -> str:
         """Return a hash of the indices, the labels and all images of the split."""
-        digest = hashlib.sha256()
-        digest.update(self.indices.tobytes())
-        digest.update(self.labels.tobytes())
+        digest = hashlib.sha256(self.indices.tobytes() + self.labels.tobytes())
         for index in self.indices.tolist():
             digest.update(self.images.digest(index))
             if self.targets is not None:
@@ -91,9 +85,8 @@ class Data:
     """A data set with its three disjoint splits.
 
     `layout` is the shape and range of inputs that are not images in [0, 1]. `task` defines a
-    correct answer, if it is not the label. `split` and `resize` are the arguments with which the
-    data were loaded. `slices` has, by column, a value for every image of the evaluated set
-    (`nppr.data.with_slices`).
+    correct answer, if it is not the label. The data were loaded with the arguments `split` and
+    `resize`. `slices` has, by column, a value for every image of the evaluated set.
     """
 
     name: str
@@ -140,8 +133,7 @@ class Data:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape (C, H, W) of an image."""
-        x, _ = self.evaluate.batch(np.arange(1))
-        return tuple(x.shape[1:])
+        return tuple(self.evaluate.batch(np.arange(1))[0].shape[1:])
 
     def with_splits(self, change: Callable[[Split[Any]], Split[Any]], **others: Any) -> Data:
         """Return the data with every split changed, and with other fields replaced."""
@@ -177,30 +169,26 @@ class Data:
 def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray:
     """Return an order of positions; each prefix has nearly the class shares of the whole.
 
-    Within a class, inputs are ranked by a hash of (seed, dataset index), which is the same on every
-    machine and with every library; the input of rank r among n is placed at (r + 1/2) / n.
+    Within a class, inputs are ranked by a hash of (seed, index), the same on every machine; the
+    input of rank r among n is placed at (r + 1/2) / n.
 
     >>> labels = np.array([0, 0, 0, 0, 1, 1])
     >>> sorted(labels[stratified_order(labels, np.arange(6), seed=0)[:3]].tolist())
     [0, 0, 1]
     """
-    hashes = b"".join(
-        hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8).digest() for index in indices
-    )
+    keys = (f"{seed}/{index}".encode() for index in indices)
+    hashes = b"".join(hashlib.blake2b(key, digest_size=8).digest() for key in keys)
     scores = np.frombuffer(hashes, dtype="<u8") / 2.0**64
     place = np.empty(len(labels), dtype=np.float64)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
         ranks = np.argsort(np.argsort(scores[members], kind="stable"), kind="stable")
         place[members] = (ranks + 0.5) / len(members)
-    order: IntArray = np.lexsort((scores, place)).astype(np.int64)
-    return order
+    return np.lexsort((scores, place)).astype(np.int64)
 
 
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
-    """Count, for each pair of splits, the inputs of the second that are also in the first.
-
-    Images are identical if their stored bytes are; nothing is decoded.
+    """Count, for each pair of splits, the inputs of the second whose stored bytes are in the first.
 
     >>> from nppr.data import load_data
     >>> overlaps(load_data("digits"))

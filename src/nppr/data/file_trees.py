@@ -243,12 +243,9 @@ def place_inside(folder: Path, name: str, where: str) -> Path:
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
-    """Open an archive, and keep it open because reading its directory takes long.
-
-    A forked process must not share the file's position with its parent, so the process number is a
-    key.
-    """
+    """Open an archive, and keep it open because reading its directory takes long."""
     status = require_regular(path)
+    # A forked process must not share the file's position with its parent.
     return _kept_zip(path, status.st_mtime_ns, status.st_size, os.getpid())
 
 
@@ -261,9 +258,8 @@ def _kept_zip(path: Path, modified: int, size: int, process: int) -> zipfile.Zip
 def reading(where: str, advice: str = DAMAGED) -> Iterator[None]:
     """Turn every failure inside the block into a `DataError` that names `where`.
 
-    Decoders of damaged files raise almost anything (zlib's own errors, `struct.error`,
-    `IndexError`, `MemoryError`, ...), so this catches everything. Errors of the operating system,
-    such as a missing permission, are passed on without the advice.
+    Decoders of damaged files raise almost anything, so this catches everything. Errors of the
+    operating system, such as a missing permission, are passed on without the advice.
     """
     try:
         yield

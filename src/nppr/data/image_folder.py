@@ -1,9 +1,17 @@
-"""An image folder: one folder per class, optionally below one folder per split.
+"""Images in folders: one folder per class, optionally below one per split; and Tiny ImageNet.
 
     root/<class>/*                               one split
     root/train/<class>/*  root/test/<class>/*    splits named train, test, val, ...
 
-Classes are numbered in the sorted order of their folders.
+Classes are numbered in the sorted order of their folders. Tiny ImageNet has validation images by
+annotations; its classes are numbered in the sorted order of their WordNet numbers, as in readers of
+image folders, so classifiers trained on the train folder keep their outputs.
+
+    wnids.txt                        the classes, one WordNet number per line
+    words.txt                        names of WordNet numbers; may be absent
+    train/<wnid>/images/*.JPEG
+    val/val_annotations.txt          file name, WordNet number and a box per line
+    val/images/*.JPEG
 """
 
 from __future__ import annotations
@@ -11,14 +19,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from nppr.data.data_formats import DataFormat, SplitReaders
-from nppr.data.file_trees import Files
+import numpy as np
+
+from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
+from nppr.data.file_trees import Files, reading
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import HELD_OUT, ONLY_SPLIT, TRAIN, Labelled
 from nppr.errors import DataError
+from nppr.system.bounded import TEXT_LIMIT
 
 Listing = list[tuple[str, str]]
 """Names of image files with their classes."""
+
+ANNOTATIONS = "val/val_annotations.txt"
 
 
 def _open(files: Files) -> SplitReaders:
@@ -72,4 +85,76 @@ IMAGE_FOLDER = DataFormat(
     open_splits=_open,
     find=lambda files: [""] if any(map(is_image, files.names)) else [],
     is_fallback=True,
+)
+
+
+def _open_tiny_imagenet(files: Files) -> SplitReaders:
+    wnids = sorted(_lines(files, "wnids.txt"))
+    if len(set(wnids)) != len(wnids):
+        raise DataError(f"`data` lists a class twice in {files.where('wnids.txt')}.")
+    return {
+        "train": lambda: _read_train(files, wnids),
+        "val": lambda: _read_val(files, wnids),
+    }
+
+
+def _read_train(files: Files, wnids: list[str]) -> Labelled:
+    names = _images(files, "train/")
+    found = [name.split("/")[1] for name in names]
+    labelled = _label(files, wnids, names, found, "train/")
+    for missing in sorted(set(wnids) - set(found)):
+        folder = files.where(f"train/{missing}/images/")
+        raise DataError(f"`data` is incomplete: {folder} has no images of a class in wnids.txt.")
+    return labelled
+
+
+def _read_val(files: Files, wnids: list[str]) -> Labelled:
+    where = files.where(ANNOTATIONS)
+    rows = [line.split("\t") for line in _lines(files, ANNOTATIONS)]
+    if not all(len(row) >= 2 for row in rows):
+        raise DataError(f"`data` must have a file name and a class in every line of {where}.")
+    names = [f"val/images/{row[0]}" for row in rows]
+    labelled = _label(files, wnids, names, [row[1] for row in rows], ANNOTATIONS)
+    present = set(_images(files, "val/images/"))
+    for lacking in sorted(set(names) - present):
+        raise DataError(f"`data` is incomplete: {files.where(lacking)} is missing.")
+    for stray in sorted(present - set(names)):
+        raise DataError(f"`data` is incomplete: {where} has no line for {files.where(stray)}.")
+    return labelled
+
+
+def _label(
+    files: Files, wnids: list[str], names: list[str], found: list[str], origin: str
+) -> Labelled:
+    """Label the files of these names with the classes found for them in `origin`."""
+    numbers = {wnid: number for number, wnid in enumerate(wnids)}
+    for wnid in sorted(set(found) - numbers.keys()):
+        where = files.where(origin)
+        raise DataError(f"`data` must have its classes in wnids.txt, got {wnid!r} in {where}.")
+    labels = np.array([numbers[wnid] for wnid in found], dtype=np.int64)
+    return Labelled(FileImages(files, names), labels, _class_names(files, wnids))
+
+
+def _images(files: Files, folder: str) -> list[str]:
+    return [name for name in files.names if name.startswith(folder) and is_image(name)]
+
+
+def _class_names(files: Files, wnids: list[str]) -> tuple[str, ...]:
+    if "words.txt" not in files.names:
+        return tuple(wnids)
+    rows = (line.partition("\t") for line in _lines(files, "words.txt"))
+    words = {wnid: name for wnid, tab, name in rows if tab}
+    return tuple(words.get(wnid, wnid) for wnid in wnids)
+
+
+def _lines(files: Files, name: str) -> list[str]:
+    with reading(files.where(name)):
+        lines = files.read(name, TEXT_LIMIT).decode().splitlines()
+    return [line.strip() for line in lines if line.strip()]
+
+
+TINY_IMAGENET = DataFormat(
+    title="Tiny ImageNet",
+    open_splits=_open_tiny_imagenet,
+    find=lambda files: find_folders(files, lambda _, names: "wnids.txt" in names),
 )

@@ -44,10 +44,7 @@ WIDE = ("F", "I")
 
 @dataclass(frozen=True, eq=False)
 class StoredImages:
-    """Images in memory as they are stored: `(N, C, H, W)`, 8-bit or floats in [0, 1].
-
-    With a `layout`, they are inputs `(N, *shape)` of any shape and range.
-    """
+    """Stored images in memory `(N, C, H, W)`, or with a `layout` inputs `(N, *shape)` of any range."""
 
     array: NDArray[Any]
     layout: Layout | None = None
@@ -82,11 +79,7 @@ class ResizedImages:
 
 @dataclass(frozen=True)
 class Frame:
-    """The common shape of all images of a data set, `(channels, height, width)`.
-
-    The first image determines it; `resize` replaces height and width, and then any size is
-    accepted.
-    """
+    """The shape of all images of a data set; with `resize`, any height and width are accepted."""
 
     channels: int
     height: int
@@ -102,12 +95,9 @@ class Frame:
             )
 
     def stack(self, images: Iterable[Tensor]) -> Tensor:
-        """Stack images `(C, H, W)`, 8-bit or floats, to floats `(B, C, H, W)` in [0, 1].
-
-        With `resize`, only one image at a time is in memory at its stored size.
-        """
+        """Stack images `(C, H, W)`, 8-bit or floats, to floats `(B, C, H, W)` in [0, 1]."""
         size = self.resize
-        if size is not None:
+        if size is not None:  # only one image at a time is in memory at its stored size
             images = (to_size(_to_unit(image)[None], size)[0] for image in images)
         stacked = list(images)
         if not stacked:
@@ -183,7 +173,6 @@ def resize_data(data: Data, size: int | None) -> Data:
     """Resize all images to `size` by `size` pixels; None leaves them unchanged."""
     if size is None:
         return data
-
     return data.with_splits(lambda each: replace(each, images=ResizedImages(each.images, size)))
 
 
@@ -200,8 +189,7 @@ def to_size(x: Tensor, size: int) -> Tensor:
 def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
     """View `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)` as `(N, C, H, W)`.
 
-    There are fewer channels than rows and columns, so they are the smaller of the second and last
-    axis.
+    Channels are fewer than rows and columns: the smaller of the second and the last axis.
     """
     if pixels.dtype != np.uint8 and (pixels.dtype.kind != "f" or _is_long(pixels)):
         raise DataError(

@@ -39,7 +39,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         for each in (self.low, self.high):
-            if len(each) not in (1, self.shape[0] if self.shape else 1):
+            if len(each) not in (1, *self.shape[:1]):
                 raise SpecError(
                     f"`range` must be one, or one for each of {self.shape[0]} features,"
                     f" got {len(each)}."
@@ -80,9 +80,7 @@ class Layout:
         if not len(array):
             return
         others = (0, *range(2, array.ndim))
-        least, most = (
-            np.asarray(end(axis=others), dtype=np.float64) for end in (array.min, array.max)
-        )
+        least, most = (np.asarray(end(axis=others), float) for end in (array.min, array.max))
         if not (np.isfinite(least).all() and np.isfinite(most).all()):
             raise DataError(f"`data` must be finite, got NaN or infinite numbers in {where}.")
         low, high = (np.broadcast_to(ends, least.shape) for ends in (self.low, self.high))
@@ -117,10 +115,8 @@ def parse_range(given: RangeSpec) -> tuple[tuple[float, ...], tuple[float, ...]]
             pairs = [tuple(map(float, pair.split(","))) for pair in given.split(";")]
             lows, highs = zip(*((low, high) for low, high in pairs), strict=True)
         else:
-            lows, highs = (
-                tuple(float(number) for number in np.atleast_1d(np.asarray(end, dtype=float)))
-                for end in given
-            )
+            ends = (np.atleast_1d(np.asarray(end, dtype=float)) for end in given)
+            lows, highs = (tuple(map(float, end)) for end in ends)
     except (TypeError, ValueError):
         raise _bad_range(given) from None
     if not lows or not highs or (len(lows) != len(highs) and 1 not in (len(lows), len(highs))):

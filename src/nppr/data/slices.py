@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from nppr.core.tally import BoolArray, IntArray
+from nppr.data.arrow_tables import read_columns
 from nppr.data.data_set import Data
 from nppr.data.file_trees import join_names
-from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
 from nppr.system.bounded import COLUMNS_LIMIT, OversizeError, read_text
 
@@ -41,12 +40,9 @@ class Slice:
 
 
 def with_slices(data: Data, path: str | Path | None) -> Data:
-    """Add the slices of a file to the data; without a file, return the data unchanged."""
-    return data if path is None else replace(data, slices=read_slices(path, data))
-
-
-def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
-    """Read the columns of a file, which has a value for every image of the evaluated set."""
+    """Add the slices of a file, if any, which has a value for every image of the evaluated set."""
+    if path is None:
+        return data
     path = Path(path)
     try:
         columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
@@ -74,7 +70,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
                 f"`slices` must have at most {MOST_VALUES} different values in a column, got"
                 f" {len(set(values)):,} in {name!r} of {str(path)!r}. Group them first."
             )
-    return columns
+    return replace(data, slices=columns)
 
 
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:

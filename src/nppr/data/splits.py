@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from nppr.core.tally import Evaluate, Fit, IntArray, Select
-from nppr.data.convert_arrays import sorted_note
+from nppr.data.class_order import sorted_note
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown
@@ -83,8 +83,8 @@ def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = Non
         if not counts[0]:
             raise DataError(f"`data` must hold images, got none in the {split} split.")
     labels, class_names = _number_labels(splits)
-    for split in splits:
-        check_labels(labels[split], len(class_names), split)
+    for split, numbers in labels.items():
+        check_labels(numbers, len(class_names), split)
     images = in_one_frame([labelled.images for labelled in splits.values()], resize)
     learn, *held_out = zip(images, labels.values(), strict=True)
     data = divide(name, class_names, learn, held_out[0] if held_out else None)
@@ -108,10 +108,7 @@ def divide(
     shares: tuple[float, float] = THREE_WAY,
     targets: Tensor | None = None,
 ) -> Data:
-    """Divide images and labels into fit and select, and evaluate all held-out images.
-
-    If none are held out, `shares` go to fit and select, and the rest to evaluate.
-    """
+    """Divide images into fit and select; evaluate those held out, or else what `shares` leave."""
     images, labels = learn
     if held_out is None:
         fit, select, evaluate = three_way(labels, shares)
@@ -129,10 +126,7 @@ def divide(
 
 
 def all_evaluated(data: Data) -> Data:
-    """Evaluate every input, leaving none for fit and select.
-
-    Data with their own split to evaluate keep that split.
-    """
+    """Evaluate every input, or the whole of the data's own split to evaluate; the others are empty."""
     stored = [getattr(split.images, "images", split.images) for split in data.splits]  # unresized
     parts = [split for split, own in zip(data.splits, stored, strict=True) if own is stored[-1]]
     indices = np.concatenate([split.indices for split in parts])

@@ -51,10 +51,9 @@ class DatasetImages:
 def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = None) -> Data:
     """Read pairs (image, label); a loader's data set is read in its order, without batches.
 
-    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. Reading
-    the labels of a map-style data set takes one pass over its images, which are not kept. A data
-    set that can only be iterated is kept in memory, in 8 bits if its images are 8-bit and not
-    resized.
+    Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. One pass
+    reads the labels of a map-style data set; its images are not kept. A data set that can only be
+    iterated is kept in memory, in 8 bits if its images are 8-bit and not resized.
     """
     dataset = source.dataset if isinstance(source, DataLoader) else source
     streamed = isinstance(dataset, IterableDataset)
@@ -68,7 +67,11 @@ def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = No
             rows.append(row if resize is None else frame.stack([row])[0])
         elif position < REPEATED:
             again = _fit_frame(_item(dataset, position)[0], frame, position)
-            _check_same(row, again, position)
+            if row.dtype != again.dtype or not torch.equal(row.nan_to_num(), again.nan_to_num()):
+                raise DataError(
+                    "`data` must give the same image every time, got another one for item"
+                    f" {position}. Leave random augmentation out."
+                )
     if frame is None:
         raise DataError("`data` must hold at least one input, got an empty Dataset.")
     images: Images = DatasetImages(dataset, frame, len(labels))
@@ -148,11 +151,3 @@ def _to_pixels(image: Any, channels: int, where: str) -> Tensor:
             f" got {type(image).__name__} in {where}."
         )
     return torch.from_numpy(np.ascontiguousarray(channels_first(image[None], where)[0]))
-
-
-def _check_same(first: Tensor, again: Tensor, position: int) -> None:
-    if first.dtype != again.dtype or not torch.equal(first.nan_to_num(), again.nan_to_num()):
-        raise DataError(
-            f"`data` must give the same image every time, got another one for item {position}."
-            " Leave random augmentation out."
-        )

@@ -17,7 +17,6 @@ from nppr.core.tally import Direction, Metric
 from nppr.data import Data, overlaps
 from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord
 from nppr.report.number import Number
-from nppr.settings import QUICK
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
 
@@ -153,14 +152,10 @@ NEAR_CHANCE = _declare("near-chance", _S,
 # fmt: on
 
 _COMFORT = (Direction.ESTIMATE, Direction.LOWER_BOUND)
-_BY_SEVERITY: Mapping[Severity, tuple[Direction, ...]] = {
-    Severity.INFORMATION: (),
-    Severity.NOTE: (),
-    Severity.WARNING: _COMFORT,
-    Severity.SERIOUS: tuple(Direction),
-}
 LIMITS: Mapping[str, tuple[Direction, ...]] = {
-    **{name: _BY_SEVERITY[severity] for name, severity in SEVERITY.items()},
+    **dict.fromkeys(SEVERITY, ()),
+    **{name: _COMFORT for name, severity in SEVERITY.items() if severity is _W},
+    **{name: tuple(Direction) for name, severity in SEVERITY.items() if severity is _S},
     # A number of a search or an attack may be too high, but it stays valid as an upper bound.
     **dict.fromkeys(
         (
@@ -174,11 +169,10 @@ LIMITS: Mapping[str, tuple[Direction, ...]] = {
     # A classifier that guesses loses little, so an unfavourable result is still true.
     NEAR_CHANCE: _COMFORT,
 }  # fmt: skip
-"""Directions of the numbers that each flag invalidates.
+"""Directions of the numbers that each flag invalidates; by default, a serious flag invalidates all.
 
 If numbers may be too high, a flag invalidates estimates and lower bounds, but never an upper bound:
-the truth is at most that bound. Flags without an entry use the default: a warning invalidates
-estimates and lower bounds, a serious flag invalidates everything.
+the truth is at most that bound.
 """
 
 GRADES = {
@@ -261,11 +255,6 @@ def audit_flags(audits: Sequence[AuditRecord]) -> tuple[Flag, ...]:
             )
         )
     return tuple(found)
-
-
-def effort_flags(effort: str) -> tuple[Flag, ...]:
-    """Return the flag of a quick run, if it is one."""
-    return (flag(QUICK_RUN),) if effort == QUICK else ()
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:

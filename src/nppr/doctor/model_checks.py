@@ -1,23 +1,26 @@
-"""Checks of a classifier on a few batches: can its robustness be measured?
+"""Checks of a classifier and its data before any source is measured: can robustness be measured?
 
 Inputs: are the images in [0, 1], as bright as usual, and of all classes alike? State: does the
 model keep its weights and its mode? Answers: are they logits, and a function of the image alone?
-Gradients: do they give a useful direction?
+Gradients: do they give a useful direction? Normalisation: is another common one clearly better?
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 import torch
+from scipy.stats import binomtest
 from torch import Tensor, nn
 
 from nppr.core.budget import Budget, perturbed
 from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock
-from nppr.core.tally import IntArray
+from nppr.core.tally import BoolArray, IntArray
 from nppr.data import RANGE_TOLERANCE, Data, content_hash
 from nppr.doctor.flags import (
     ATTACK_FAILS,
@@ -28,6 +31,7 @@ from nppr.doctor.flags import (
     MODEL_CHANGED,
     NAN_GRADIENTS,
     NO_GRADIENTS,
+    NORMALISATION,
     NOT_LOGITS,
     OUT_OF_RANGE,
     RANDOMISED,
@@ -35,19 +39,23 @@ from nppr.doctor.flags import (
     TRAIN_MODE,
     ZERO_GRADIENTS,
     flag,
+    overlap_flags,
 )
-from nppr.doctor.normalisation import check_normalisation
+from nppr.doctor.result_checks import check_results
 from nppr.errors import ClassifierError, GradientError
+from nppr.measuring.measurement import measure, probe
 from nppr.models import (
     AGREEMENT,
     Classifier,
     FrozenClassifier,
+    PreparedClassifier,
     check_classifier,
     frozen,
     is_out_of_memory,
+    prepare,
 )
 from nppr.report.model import Flag
-from nppr.sources import PGD
+from nppr.sources import PGD, Clean
 
 PROBES = 32  # most inputs that are examined
 ALONE = 4  # images that are examined one by one
@@ -61,7 +69,36 @@ EXPLODING = 1e6  # Euclidean length of the gradient of the cross-entropy in an i
 ZERO_SHARE = 0.5  # share of inputs without any gradient, from which it is flagged
 ATTACKED = 16  # most inputs that are attacked
 STEPS = 20
+CONFIDENCE = 0.95  # of the accuracy that is compared with chance
 UNBROKEN_SHARE = 0.1  # share of attacked inputs that may survive an attack that can reach any image
+
+
+def examine(
+    classifier: Classifier,
+    data: Data,
+    *,
+    device: str | torch.device | None = None,
+    micro_batch: int | None = None,
+    seed: int = 0,
+) -> tuple[Flag, ...]:
+    """Return all flags that need no source: flags of the splits, the model and its clean answers."""
+    inputs = check_inputs(data)
+    if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
+        return (*overlap_flags(data), *inputs)
+    ready = prepare(
+        classifier, probe(data.evaluate), classes=data.classes, device=device,
+        micro_batch=micro_batch,
+    )  # fmt: skip
+    return examine_ready(ready, data, seed=seed)
+
+
+def examine_ready(ready: PreparedClassifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:
+    """Return the same flags for a prepared classifier, on inputs in [0, 1]."""
+    overlapping, found = overlap_flags(data), check_model(ready.original, data, seed=seed)
+    everything = np.ones(len(data.evaluate), bool)
+    clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)
+    measured = check_results((), {}, (), (), clean, data.classes, CONFIDENCE)
+    return (*overlapping, *found, *measured)
 
 
 def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:
@@ -145,7 +182,6 @@ def _hashes(module: nn.Module | None) -> dict[str, bytes]:
 
 
 def _check_mode(module: nn.Module | None) -> Iterator[Flag]:
-    """Yield a flag if the model, or a layer of it, was given in training mode."""
     layers = [] if module is None else list(module.modules())
     training = sum(layer.training for layer in layers)
     if training:
@@ -234,9 +270,8 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         if not isinstance(error, GradientError):  # the user's model failed
             reason += f" ({' '.join(str(error).split())[:120]})"
         message = f"{reason}: attacks by gradients cannot be measured"
-        return (
-            Flag(id=NO_GRADIENTS, source=None, message=message, severity=SEVERITY[NO_GRADIENTS]),
-        )
+        severity = SEVERITY[NO_GRADIENTS]
+        return (Flag(id=NO_GRADIENTS, source=None, message=message, severity=severity),)
 
 
 def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
@@ -261,10 +296,7 @@ def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
 def _check_attack(
     model: FrozenClassifier, x: Tensor, y: Tensor, correct: Tensor, seed: int
 ) -> Iterator[Flag]:
-    """Yield a flag if PGD fails with a radius that reaches any image.
-
-    It starts at the image itself, so only gradients can lead it away.
-    """
+    """Yield a flag if PGD from the image itself fails with a radius that reaches any image."""
     rows = correct.nonzero().flatten()[:ATTACKED]
     if not len(rows):
         return
@@ -283,3 +315,95 @@ def _check_attack(
 
 def _share(chosen: Tensor) -> str:
     return f"{int(chosen.sum())} of {len(chosen)} inputs"
+
+
+FIRST, MOST = 32, 256
+"""Inputs for trying every normalisation, and most inputs for confirming a better one."""
+
+GAIN = 0.05
+"""Least gain of accuracy to flag a normalisation; smaller gains may be chance."""
+
+ERROR = 1e-3
+"""Largest p-value of the exact sign test between two normalisations."""
+
+BATCH = 32
+
+Numbers = tuple[tuple[float, ...] | None, tuple[float, ...] | None]
+COMMON: dict[str, Numbers] = {
+    "none": (None, None),
+    "pixels from -1 to 1": ((0.5,), (0.5,)),
+    "pixels from 0 to 255": ((0.0,), (1 / 255,)),
+    "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "CIFAR-10": ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)),
+    "CIFAR-100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "MNIST": ((0.1307,), (0.3081,)),
+}
+"""Mean and standard deviation per channel, by name."""
+
+
+def check_normalisation(classifier: Classifier, data: Data) -> Iterator[Flag]:
+    """Yield a flag if a common normalisation is clearly more accurate than the stated one."""
+    if not data.is_image or data.layout is not None or data.task is not None:
+        return
+    channels = data.shape[0]
+    stated = (classifier.mean, classifier.std)
+    others = {
+        name: numbers
+        for name, numbers in COMMON.items()
+        if numbers != stated and (numbers[0] is None or len(numbers[0]) in (1, channels))
+    }
+    positions = np.random.default_rng(0).permutation(len(data.evaluate))[:MOST]
+    own = _correct(classifier, data, positions[:FIRST], stated)
+    tried = {}
+    for name, numbers in others.items():
+        with suppress(ClassifierError):  # a user's model may refuse other numbers
+            tried[name] = _correct(classifier, data, positions[:FIRST], numbers)
+    best = max(tried, key=lambda name: float(tried[name].mean()), default=None)
+    if best is None or float(tried[best].mean()) <= float(own.mean()):
+        return
+    try:
+        better = _correct(classifier, data, positions, others[best])
+    except ClassifierError:
+        return
+    own = _correct(classifier, data, positions, stated)
+    gained, lost = int((better & ~own).sum()), int((own & ~better).sum())
+    significant = gained > lost and binomtest(lost, gained + lost).pvalue < ERROR
+    if significant and float(better.mean() - own.mean()) > GAIN:
+        yield flag(
+            NORMALISATION,
+            f"{100 * float(own.mean()):.1f} % of {len(own)} inputs are correct with the stated"
+            f" normalisation ({_stated(stated)}) and {100 * float(better.mean()):.1f} % with"
+            f" {_advice(best, others[best])}",
+        )
+
+
+def _correct(
+    classifier: Classifier, data: Data, positions: IntArray, numbers: Numbers
+) -> BoolArray:
+    """Return whether each input is classified correctly with a normalisation, `(N,)`."""
+    place = classifier.device or torch.get_default_device()
+    found = []
+    classifier = copy.copy(classifier)
+    classifier.mean, classifier.std = numbers
+    with frozen(classifier) as model, torch.no_grad():
+        for some in np.split(positions, range(BATCH, len(positions), BATCH)):
+            x, y = data.evaluate.batch(some)
+            answers: Tensor = model.logits(x.to(place)).argmax(1)
+            found.append((answers.cpu() == y).numpy())
+    return np.concatenate(found)
+
+
+def _stated(numbers: Numbers) -> str:
+    mean, std = map(_listed, numbers)
+    return "none" if numbers == (None, None) else f"mean {mean}, std {std}"
+
+
+def _advice(name: str, numbers: Numbers) -> str:
+    mean, std = map(_listed, numbers)
+    if numbers == (None, None):
+        return "none (leave out --mean and --std)"
+    return f"one like that of {name} (--mean {mean} --std {std})"
+
+
+def _listed(numbers: Sequence[float] | None) -> str:
+    return "none" if numbers is None else ",".join(f"{each:.4g}" for each in numbers)

@@ -63,16 +63,21 @@ def check_results(
     classes: int,
     confidence: float,
 ) -> tuple[Flag, ...]:
-    """Return the flags that follow from the measurements.
-
-    `tallies` are by source name, `sources` include learned ones, and `clean` is the tally of the
-    clean inputs.
-    """
+    """Return the flags that follow from the measurements; `sources` include learned ones."""
+    few = dict.fromkeys(
+        row.name
+        for row in numbers
+        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS_EACH
+    )
     return (
         *_check_clean(clean, classes, confidence),
         *_check_missing(numbers),
-        *_check_draws(numbers),
-        *_check_parts(sources, classes),
+        *(flag(FEW_DRAWS, source=source) for source in few),
+        *(
+            flag(ATTACK_PARTS, f"left out: {', '.join(missing)}", source.name)
+            for source in sources
+            if (missing := source.missing_parts(classes))
+        ),
         *_check_attacks(sources, tallies),
         *_check_number_of_attacks(numbers, sources, tallies),
         *_check_nesting(sources, tallies, distributions),
@@ -95,10 +100,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
 
 
 def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
-    """Whether the accuracy is below `1 / classes + min(0.5 / classes, 0.1)`, hardly above chance.
-
-    With one class, the accuracy of a guess is unknown.
-    """
+    """Whether the accuracy is hardly above chance, which is unknown with one class."""
     chance = 1 / classes
     value = float((clean.correct == 1).mean())
     return classes > 1 and value < chance + min(0.5 * chance, 0.1)
@@ -124,22 +126,6 @@ def _check_missing(numbers: Sequence[Number]) -> Iterator[Flag]:
             yield flag(HEADLINE_MISSING, f"no {row.metric.value}", row.name)
 
 
-def _check_draws(numbers: Sequence[Number]) -> Iterator[Flag]:
-    few = dict.fromkeys(
-        row.name
-        for row in numbers
-        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS_EACH
-    )
-    return (flag(FEW_DRAWS, source=source) for source in few)
-
-
-def _check_parts(sources: Sequence[Source], classes: int) -> Iterator[Flag]:
-    """Yield flags for parts of attacks that were left out because there are too few classes."""
-    for source in sources:
-        if missing := source.missing_parts(classes):
-            yield flag(ATTACK_PARTS, f"left out: {', '.join(missing)}", source.name)
-
-
 def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator[Flag]:
     """Yield flags on the shape of learned noise; they do not limit its number."""
     for each in distributions:
@@ -149,10 +135,8 @@ def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator
             largest = f"largest of {components} weights {found.max_weight:.4f}"
             yield flag(ONE_COMPONENT, largest, each.name)
         if found.realised_std < LEAST_SPREAD:
-            spread = (
-                f"realised standard deviation {found.realised_std:.3f} of the size of the budget"
-            )
-            yield flag(NEARLY_DETERMINISTIC, spread, each.name)
+            spread = f"standard deviation {found.realised_std:.3f} of the size of the budget"
+            yield flag(NEARLY_DETERMINISTIC, f"realised {spread}", each.name)
 
 
 def _check_attacks(
@@ -223,10 +207,8 @@ def check_ladder(
             few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_JUDGED} are needed"
             yield flag(STARVED, few, rung.name)
         if rung.half is not None and rung.full is not None and rung.half - rung.full > FALL:
-            fall = (
-                f"{100 * rung.half:.1f} % with half of the calls, {100 * rung.full:.1f} % with all"
-            )
-            yield flag(STILL_FALLING, fall, rung.name)
+            half, full = f"{100 * rung.half:.1f} %", f"{100 * rung.full:.1f} %"
+            yield flag(STILL_FALLING, f"{half} with half of the calls, {full} with all", rung.name)
         if rung.spread is not None and rung.spread > APART and not rung.restarts_are_tries:
             apart = f"searches with other random numbers differ by {100 * rung.spread:.1f} points"
             yield flag(SEEDS_APART, apart, rung.name)

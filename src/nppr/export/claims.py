@@ -23,7 +23,7 @@ from nppr.report.gate_record import SCHEMA_VERSION as GATE_VERSION
 from nppr.report.gate_record import GateRecord
 from nppr.report.model import Flag, ReportRecord, SliceResult
 from nppr.report.number import Number, StatedInterval
-from nppr.report.printed_numbers import Numbers, percent
+from nppr.report.printed_numbers import Numbers, claim_text, percent
 from nppr.report.quotes import noise_of, sentence_of
 from nppr.report.run_files import read_model, read_report
 
@@ -197,15 +197,13 @@ def _split_flags(
     unknown = "warning" if report.grade.letter in "CD" else "note"
     doubting = doubting_flags(report.flags, names, metric, direction, unknown)
 
-    def forbids(flag: Flag) -> bool:
-        limits = LIMITING[flag.severity or unknown] if flag.limits is None else flag.limits
-        return direction in limits
+    def limits(flag: Flag) -> tuple[Direction, ...]:
+        return LIMITING[flag.severity or unknown] if flag.limits is None else flag.limits
 
-    because = tuple(dict.fromkeys(flag.id for flag in doubting if forbids(flag)))
+    because = tuple(dict.fromkeys(flag.id for flag in doubting if direction in limits(flag)))
     if direction is not Direction.UPPER_BOUND:  # a lower bound holds whatever a search did
         return because, ()
-    others = dict.fromkeys(flag.id for flag in doubting)
-    return because, tuple(each for each in others if each not in because)
+    return because, tuple(dict.fromkeys(each.id for each in doubting if each.id not in because))
 
 
 def _claim_number(
@@ -249,8 +247,7 @@ def _claim_slice(filed: FiledReport, at: int) -> NumberClaim:
     report = filed.report
     row, pointer = report.slices[at], f"/slices/{at}"
     whole = report.headline(row.source, row.metric)
-    names = (row.source, row.tally)
-    because, remarks = _split_flags(report, names, row.metric, row.direction)
+    because, remarks = _split_flags(report, (row.source, row.tally), row.metric, row.direction)
     return NumberClaim(
         pointer=pointer,
         interval_pointer=pointer,
@@ -285,11 +282,8 @@ def _set_words(report: ReportRecord, row: Number) -> str:
 
 def slice_claim(row: SliceResult) -> str:
     """Return what may be claimed of a slice."""
-    if row.direction is Direction.UPPER_BOUND:
-        said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
-    else:
-        ends = percent(row.low, "at-least"), percent(row.high, "at-most")
-        said = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %)"
+    ends = percent(row.low, "at-least"), percent(row.high, "at-most")
+    said = claim_text(row.direction, percent(row.value), *ends)
     return (
         f"{said} with {100 * row.confidence:g} % confidence for all slices of {row.column} together"
     )

@@ -7,12 +7,10 @@ the metric.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import Document
-from nppr.report.model import ReportRecord
+from nppr.export.documents import Document, as_json
 
 SPEC_VERSION = "1.6"
 
@@ -25,9 +23,8 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
     report, claims = filed.report, claims_of(filed)
     task = report.data.task_kind or (None if report.data.task else "classification")
     evidence = [each for each in claims if each.is_evidence]
-    flagged = [f"{each.text} [{each.pointer}]" for each in claims if each.because or each.remarks]
     limits = [
-        *flagged,
+        *(f"{each.text} [{each.pointer}]" for each in claims if each.because or each.remarks),
         *(f"Not measured: {each}" for each in missing_of(report)),
         *dict.fromkeys(f"{flag.id}: {flag.message}" for flag in report.flags),
     ]
@@ -54,7 +51,7 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
             *(
                 fact
                 for number, each in enumerate(evidence)
-                for fact in _list_facts(report, f"metric:{number}", each)
+                for fact in _list_properties(f"metric:{number}", **_scope(each), seed=report.seed)
             ),
         ],
     }
@@ -64,9 +61,8 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
         "name": report.classifier.name,
         "modelCard": card,
     }
-    if report.classifier.weights_sha256:
-        hashed = {"alg": "SHA-256", "content": report.classifier.weights_sha256}
-        component["hashes"] = [hashed]
+    if weights := report.classifier.weights_sha256:
+        component["hashes"] = [{"alg": "SHA-256", "content": weights}]
     tool = {"type": "application", "name": "nppr", "version": report.nppr_version}
     return {
         "$schema": f"http://cyclonedx.org/schema/bom-{SPEC_VERSION}.schema.json",
@@ -76,11 +72,6 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
         "metadata": {"tools": {"components": [tool]}},
         "components": [component],
     }
-
-
-def cyclonedx_json(filed: FiledReport) -> str:
-    """Return the document as JSON."""
-    return json.dumps(cyclonedx_card(filed), indent=2, ensure_ascii=False) + "\n"
 
 
 def _describe_metric(each: NumberClaim) -> dict[str, Any]:
@@ -93,13 +84,12 @@ def _describe_metric(each: NumberClaim) -> dict[str, Any]:
     }
 
 
-def _list_facts(report: ReportRecord, name: str, each: NumberClaim) -> list[dict[str, str]]:
-    own = {fact: value for fact, value in each.facts.items() if fact not in _METRIC}
-    return _list_properties(name, **own, seed=report.seed)
+def _scope(each: NumberClaim) -> dict[str, Any]:
+    return {fact: value for fact, value in each.facts.items() if fact not in _METRIC}
 
 
 def _list_properties(name: str, **facts: object) -> list[dict[str, str]]:
     return [{"name": f"nppr:{name}:{fact}", "value": str(value)} for fact, value in facts.items()]
 
 
-CYCLONEDX_CARD = Document({".cdx.json": cyclonedx_json})
+CYCLONEDX_CARD = Document({".cdx.json": as_json(cyclonedx_card)})

@@ -6,10 +6,11 @@ package. Nothing here imports PyTorch.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nppr.errors import SpecError
 from nppr.system.registry import Registry
@@ -35,6 +36,11 @@ class Document:
                 raise SpecError(
                     f"`files` must have the suffix of each file, got {[*self.files]}. Example: .md"
                 )
+
+
+def as_json(make: Callable[[FiledReport], Any]) -> Callable[[FiledReport], str]:
+    """Return a function that returns what `make` returns as JSON."""
+    return lambda filed: json.dumps(make(filed), indent=2, ensure_ascii=False) + "\n"
 
 
 EXPORTS: Registry[Document] = Registry(

@@ -8,13 +8,12 @@ its hash. Upper bounds never support robustness; they are stated as its limits.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
-from nppr.export.documents import Document
+from nppr.export.documents import Document, as_json
 from nppr.report.model import ReportRecord
 from nppr.report.results_table import describe_subject
 from nppr.statistics.sequential import Verdict
@@ -81,15 +80,10 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
         goal = _VERDICTS[gate.record.verdict].format(name, gate.record.policy)
     tested = _list_requirements(gate) if gate else []
     split = gate.record.split if gate else ""
+    activities = "Argument over the verification activities"
     nodes = [
         _make_node("G5.1", "goal", goal, ["S5.1", "G5.2"], [each["id"] for each in context]),
-        _make_node(
-            "S5.1",
-            "strategy",
-            "Argument over the verification activities",
-            [*(["G5.3"] if tested else []), "G1"],
-            ["J5.1"],
-        ),
+        _make_node("S5.1", "strategy", activities, ["G5.3", "G1"] if tested else ["G1"], ["J5.1"]),
         _make_node("J5.1", "justification", f"{_METHODS} {split}".strip()),
         {**_make_node("G5.2", "goal", _INDEPENDENCE), "undeveloped": True},
         *tested,
@@ -165,16 +159,9 @@ def _list_requirements(gate: FiledGate) -> list[dict[str, Any]]:
         f"The requirements of the policy {record.policy}, tested on {record.data}"
         f" ({record.data_fingerprint}), budget {record.budget}: {record.verdict.value}"
     )
-    held, others = (
-        [each["id"] for each in leaves if (each["kind"] == "solution") is wanted]
-        for wanted in (True, False)
-    )
+    held = [each["id"] for each in leaves if each["kind"] == "solution"]
+    others = [each["id"] for each in leaves if each["kind"] == "finding"]
     return [_make_node("G5.3", "goal", words, held, others), *leaves]
-
-
-def safety_case_json(filed: FiledReport) -> str:
-    """Return the fragment as JSON."""
-    return json.dumps(safety_case(filed), indent=2, ensure_ascii=False) + "\n"
 
 
 def safety_case_mermaid(filed: FiledReport) -> str:
@@ -187,21 +174,16 @@ def safety_case_mermaid(filed: FiledReport) -> str:
         lines.append(f'  {_id(node["id"])}{before}"{_label(node)}{hashed}"{after}')
     for node in nodes:
         lines += [f"  {_id(node['id'])} --> {_id(other)}" for other in node["supported_by"]]
-        lines += [
-            f"  {_id(node['id'])} -.- {_id(other)}" for other in node.get("in_context_of", ())
-        ]
+        context = node.get("in_context_of", ())
+        lines += [f"  {_id(node['id'])} -.- {_id(other)}" for other in context]
     return "\n".join(lines) + "\n"
 
 
 def _make_node(
-    name: str,
-    kind: str,
-    text: str,
-    supported_by: Sequence[str] = (),
-    in_context_of: Sequence[str] = (),
+    name: str, kind: str, text: str, supported_by: Sequence[str] = (), context: Sequence[str] = ()
 ) -> dict[str, Any]:
     node = {"id": name, "kind": kind, "text": text, "supported_by": list(supported_by)}
-    return {**node, "in_context_of": list(in_context_of)} if in_context_of else node
+    return {**node, "in_context_of": list(context)} if context else node
 
 
 def _make_leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
@@ -224,4 +206,6 @@ def _label(node: dict[str, Any]) -> str:
     return "".join(marks.get(letter, letter) for letter in text)
 
 
-SAFETY_CASE = Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True)
+SAFETY_CASE = Document(
+    {".json": as_json(safety_case), ".mmd": safety_case_mermaid}, takes_gate=True
+)

@@ -18,9 +18,7 @@ from nppr.report.results_table import describe_subject
 from nppr.report.tables import Cell, Column, Table, md_text
 
 _STATISTICAL = "ISO/IEC TR 24029-1, statistical methods"
-_METHODS = {
-    Metric.BOUND: f"{_STATISTICAL}; not a formal proof as in ISO/IEC 24029-2: it holds at a confidence",
-}
+_BOUND = f"{_STATISTICAL}; not a formal proof as in ISO/IEC 24029-2: it holds at a confidence"
 _STANDARDS = (
     "All numbers are results of statistical methods in the sense of ISO/IEC TR 24029-1: they were"
     " measured on a data set. None is a formal proof (ISO/IEC 24029-2) or a result of field trials, a"
@@ -90,18 +88,10 @@ def _table(report: ReportRecord, claims: Sequence[NumberClaim]) -> str:
     return Table("", columns, rows).to_md()
 
 
-def _number(each: NumberClaim, value: float | None, form: str) -> Cell:
-    if each.metric.is_loss:
-        form = "loss" if form == "percent" else f"loss-{form}"
-    return Cell(value, "" if value is None else percent(value, form))
-
-
-def _flags(report: ReportRecord) -> list[str]:
-    return list(
-        dict.fromkeys(
-            f"{flag.id}{f' ({flag.source})' if flag.source else ''}: {flag.message}"
-            for flag in report.flags
-        )
+def _flags(report: ReportRecord) -> dict[str, None]:
+    return dict.fromkeys(
+        f"{flag.id}{f' ({flag.source})' if flag.source else ''}: {flag.message}"
+        for flag in report.flags
     )
 
 
@@ -115,19 +105,20 @@ def _of(name: str, heading: str) -> tuple[Column, _Made]:
 
 
 def _count(name: str, heading: str) -> tuple[Column, _Made]:
-    return (
-        Column(name, heading, number=True),
-        lambda _, each: Cell(each.facts[name], f"{each.facts[name]:,}"),
-    )
+    column = Column(name, heading, number=True)
+    return column, lambda _, each: Cell(each.facts[name], f"{each.facts[name]:,}")
 
 
 def _end(name: str, heading: str) -> tuple[Column, _Made]:
     """Return the column of a fraction; lower ends are rounded down and upper ends up."""
 
     def cell(_: ReportRecord, each: NumberClaim) -> Cell:
-        bound = each.direction is Direction.LOWER_BOUND
+        bound, value = each.direction is Direction.LOWER_BOUND, each.facts[name]
         forms = {"value": "at-least" if bound else "percent", "low": "at-least", "high": "at-most"}
-        return _number(each, each.facts[name], forms[name])
+        form = forms[name]
+        if each.metric.is_loss:
+            form = "loss" if form == "percent" else f"loss-{form}"
+        return Cell(value, "" if value is None else percent(value, form))
 
     return Column(name, heading, number=True), cell
 
@@ -150,12 +141,12 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
     _count("draws", "draws"),
     (Column("seed", "seed", number=True), lambda report, _: Cell.of(report.seed)),
     _of("method", "interval"),
-    (Column("clause", "methods"), lambda _, each: Cell.of(_METHODS.get(each.metric, _STATISTICAL))),
-    (Column("flags", "flags"), lambda _, each: Cell.of(", ".join(each.because))),
     (
-        Column("remarks", "may be lower still"),
-        lambda _, each: Cell.of(", ".join(each.remarks)),
+        Column("clause", "methods"),
+        lambda _, each: Cell.of(_BOUND if each.metric is Metric.BOUND else _STATISTICAL),
     ),
+    (Column("flags", "flags"), lambda _, each: Cell.of(", ".join(each.because))),
+    (Column("remarks", "may be lower still"), lambda _, each: Cell.of(", ".join(each.remarks))),
     _of("pointer", "in report.json"),
     _of("sha256", "SHA-256"),
     _of("interval_pointer", "its interval"),

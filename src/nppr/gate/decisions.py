@@ -15,77 +15,67 @@ from nppr.core.tally import BoolArray, Claim, Direction, Evaluate, Metric, Progr
 from nppr.data import CLASS, Split
 from nppr.errors import InputError, SpecError
 from nppr.export.claims import doubting_flags
-from nppr.gate.gate_questions import BoundQuestion, GateQuestion, LevelQuestion, Reading
 from nppr.gate.policy import Kind, Requirement
-from nppr.gate.sequential_draws import MORE_INPUTS, Drawing, draw_until_decided
+from nppr.gate.sequential_draws import (
+    MORE_INPUTS,
+    Drawing,
+    LevelQuestion,
+    Question,
+    Reading,
+    draw_until_decided,
+)
 from nppr.models import PreparedClassifier
 from nppr.report.gate_record import Decision
 from nppr.report.model import Flag
 from nppr.report.printed_numbers import percent
 from nppr.sources import Source
-from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest, require_reachable
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.statistics.sequential import BernoulliTest, Verdict
 
 logger = logging.getLogger(__name__)
 
-DECIDABLE = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
-"""What sources measure whose answers are correct or wrong."""
 
-
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class GateTest:
-    """A requirement that draws decide, with its source and its question.
-
-    `problem` states why it could not be measured. `doubts` are the flags that keep it from holding.
-    """
+    """A requirement that draws decide, with its source and its question."""
 
     requirement: Requirement
     claim: Claim
-    source: Source | None = None
-    question: GateQuestion | None = None
+    source: Source
+    question: Question
     draws: int = 1
-    doubts: tuple[str, ...] = ()
-    problem: str = ""
-    drawing: Drawing | None = None
 
-    def add_doubts(self, flags: Sequence[Flag]) -> None:
-        """Add the flags for which "holds" would be false comfort: the number may be too high."""
-        asked = self.requirement
-        if self.source is not None and asked.kind is not Kind.PAIRED:
-            names = (self.source.name,)
-            doubting = doubting_flags(flags, names, asked.metric, asked.direction)
-            self.doubts = tuple(dict.fromkeys(flag.id for flag in doubting))
+    @property
+    def drawn(self) -> tuple[str, int, Claim]:
+        """What is drawn: tests that agree in it share their draws."""
+        return self.source.name, self.draws, self.claim
 
-    def decide(self, confidence: float) -> Decision:
-        """Return the verdict in words, with its numbers; `confidence` is that of all verdicts."""
+    def decide(self, outcome: Drawing | str, flags: Sequence[Flag], confidence: float) -> Decision:
+        """Return the verdict in words, with its numbers; `confidence` is that of all verdicts.
+
+        `outcome` is the drawing, or why there is none.
+        """
         asked, source = self.requirement, self.source
-        decision = Decision(
-            requirement=asked.text,
-            verdict=Verdict.UNDECIDED,
-            statement="undecided: it could not be measured",
-            why=self.problem,
-            at_least=asked.at_least,
-            metric=Metric.BOUND if asked.noise_set else asked.metric,
-            direction=asked.direction,
-            claim=self.claim,
-            source=source.name if source else None,
-        )
-        if self.problem or source is None or self.question is None or self.drawing is None:
-            return decision
-        reached, found = self.question.verdict, self.question.read()
-        doubted = bool(self.doubts) and reached is Verdict.HOLDS
-        verdict = Verdict.UNDECIDED if doubted else reached
-        why = f"flagged: {', '.join(self.doubts)}" if doubted else self.drawing.why
-        if reached is Verdict.UNDECIDED and self.drawing.advice:
-            why = f"{why}. {self._advice()}"
+        unmeasured = leave_undecided(asked, self.claim, str(outcome), source.name)
+        if isinstance(outcome, str):
+            return unmeasured
+        verdict, found, why = self.question.verdict, self.question.read(), outcome.why
+        doubts = self._doubts(flags) if verdict is Verdict.HOLDS else []
+        if verdict is Verdict.UNDECIDED and outcome.advice:
+            only_inputs = asked.always_population and outcome.advice == MORE_INPUTS
+            why += f". {'To decide it, provide more inputs.' if only_inputs else outcome.advice}"
+        if doubts:
+            verdict, why = Verdict.UNDECIDED, f"flagged: {', '.join(doubts)}"
         scope = f"{100 * confidence:g} % confidence, {self.claim.value}"
-        return decision.model_copy(
+        return unmeasured.model_copy(
             update={
                 "verdict": verdict,
-                "statement": state_verdict(asked, source, verdict, found, scope, doubted=doubted),
+                "statement": state_verdict(
+                    asked, source, verdict, found, scope, doubted=bool(doubts)
+                ),
                 "why": why,
-                "inputs": self.drawing.inputs,
+                "inputs": outcome.inputs,
                 "value": found.value,
                 "low": found.interval.low,
                 "high": found.interval.high,
@@ -94,11 +84,30 @@ class GateTest:
             }
         )
 
-    def _advice(self) -> str:
-        assert self.drawing is not None
-        if self.requirement.always_population and self.drawing.advice == MORE_INPUTS:
-            return "To decide it, provide more inputs."
-        return self.drawing.advice
+    def _doubts(self, flags: Sequence[Flag]) -> list[str]:
+        """Return the flags for which "holds" would be false comfort: the number may be too high."""
+        asked = self.requirement
+        if asked.kind is Kind.PAIRED:
+            return []
+        doubting = doubting_flags(flags, (self.source.name,), asked.metric, asked.direction)
+        return list(dict.fromkeys(flag.id for flag in doubting))
+
+
+def leave_undecided(
+    asked: Requirement, claim: Claim, why: str, source: str | None = None
+) -> Decision:
+    """Return the decision about a requirement that could not be measured."""
+    return Decision(
+        requirement=asked.text,
+        verdict=Verdict.UNDECIDED,
+        statement="undecided: it could not be measured",
+        why=why,
+        at_least=asked.at_least,
+        metric=Metric.BOUND if asked.noise_set else asked.metric,
+        direction=asked.direction,
+        claim=claim,
+        source=source,
+    )
 
 
 def plan_test(
@@ -117,9 +126,12 @@ def plan_test(
     if asked.noise_set is None:
         level = LevelQuestion(BernoulliTest(asked.at_least, 1 - error), rows)
         return GateTest(asked, claim, source, level)
-    require_noise_of_set(source, asked.noise_set, asked.at_least)
+    if source.fixed_draws is not None or not source.metric.is_drawn:
+        raise SpecError(
+            f"`source` must be noise if a set of noise around it is given, got {source.name!r}."
+        )
     test = NoiseSetTest(asked.noise_set, asked.at_least, 1 - error, seed)
-    return GateTest(asked, claim, source, BoundQuestion(test, rows), SET_DRAWS)
+    return GateTest(asked, claim, source, LevelQuestion(test, rows), SET_DRAWS)
 
 
 def decide_tests(
@@ -127,6 +139,7 @@ def decide_tests(
     classifier: PreparedClassifier,
     split: Split[Evaluate],
     *,
+    flags: Sequence[Flag],
     confidence: float,
     calls: int,
     seed: int = 0,
@@ -134,39 +147,31 @@ def decide_tests(
 ) -> tuple[list[Decision], int]:
     """Draw for all tests, once for those about the same draws; return decisions and calls used.
 
-    A source that fails leaves its requirements undecided, and the others are decided.
+    `flags` are those of the classifier and its noise. A source that fails leaves its requirements
+    undecided, and the others are decided.
     """
     groups: dict[tuple[str, int, Claim], list[GateTest]] = {}
     for test in tests:
-        if test.source is not None:
-            groups.setdefault((test.source.name, test.draws, test.claim), []).append(test)
+        groups.setdefault(test.drawn, []).append(test)
+    outcomes: dict[tuple[str, int, Claim], Drawing | str] = {}
     used = 0
-    for (_, draws, claim), group in groups.items():
+    for drawn, group in groups.items():
         source = group[0].source
-        assert source is not None
         try:
             drawing = draw_until_decided(
-                source,
-                classifier,
-                split,
-                [each.question for each in group if each.question is not None],
-                about=claim,
-                calls=calls,
-                draws=draws,
-                seed=seed,
+                source, classifier, split, [each.question for each in group],
+                about=group[0].claim, calls=calls, draws=group[0].draws, seed=seed,
                 progress=progress,
-            )
+            )  # fmt: skip
         except InputError:
             raise
         except Exception as error:
             logger.debug("%s failed", source.name, exc_info=error)
-            for test in group:
-                test.problem = " ".join(str(error).split()) or type(error).__name__
-            continue
-        used += drawing.calls
-        for test in group:
-            test.drawing = drawing
-    return [test.decide(confidence) for test in tests], used
+            outcomes[drawn] = " ".join(str(error).split()) or type(error).__name__
+        else:
+            used += drawing.calls
+            outcomes[drawn] = drawing
+    return [each.decide(outcomes[each.drawn], flags, confidence) for each in tests], used
 
 
 def decide_source(
@@ -201,18 +206,16 @@ def decide_source(
     for label, name in enumerate(class_names):
         part, rows = replace(asked, text=name), split.labels == label
         tests.append(plan_test(part, source, error / len(class_names), claim, seed=seed, rows=rows))
-    for test in tests:
-        test.add_doubts(flags)
     (decision, *slices), used = decide_tests(
         tests, classifier, split,
-        confidence=confidence, calls=calls, seed=seed, progress=progress,
+        flags=flags, confidence=confidence, calls=calls, seed=seed, progress=progress,
     )  # fmt: skip
     return decision.model_copy(update={"slices": tuple(slices)}), used
 
 
 def require_decidable(source: Source) -> None:
     """Raise `SpecError` unless the answers under a source are correct or wrong, without a fit."""
-    if source.metric not in DECIDABLE:
+    if not source.metric.is_of_clean_correct:
         raise SpecError(
             f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong,"
             f" got {source.name!r}."
@@ -222,15 +225,6 @@ def require_decidable(source: Source) -> None:
             f"`source` must not be {source.kind}, which is fitted on other inputs first:"
             " measure it with nppr assess."
         )
-
-
-def require_noise_of_set(source: Source, noise: NoiseSet, at_least: float) -> None:
-    """Raise `SpecError` unless a set of noise can lie around the source and reach the value."""
-    if source.fixed_draws is not None or not source.metric.is_drawn:
-        raise SpecError(
-            f"`source` must be noise if a set of noise around it is given, got {source.name!r}."
-        )
-    require_reachable(noise, at_least)
 
 
 def state_verdict(
@@ -247,11 +241,8 @@ def state_verdict(
     `doubted` means that draws showed it to hold, but flags make that unreliable.
     """
     if asked.kind is Kind.PAIRED:
-        counted = (
-            "inputs"
-            if asked.metric is Metric.ACCURACY
-            else "inputs that are clean-correct for both"
-        )
+        clean = asked.metric is Metric.ACCURACY
+        counted = "inputs" if clean else "inputs that are clean-correct for both"
         named = f" [{source.name}]" if asked.source else ""
         return f"{verdict}: {_difference(asked, verdict)} ({scope}, {counted}){named}"
     level = f"{100 * asked.at_least:g} %"

@@ -19,12 +19,18 @@ import numpy as np
 
 from nppr.core.tally import Claim, Metric
 from nppr.data import DataSpec, slices_of
-from nppr.doctor.examine import examine_ready
-from nppr.doctor.flags import SEVERITY, could_be_raised
+from nppr.doctor.flags import could_be_raised
+from nppr.doctor.model_checks import examine_ready
 from nppr.errors import DistributionError, RunFolderError, SpecError, unknown
-from nppr.gate.decisions import GateTest, decide_tests, plan_test, require_decidable
-from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
+from nppr.gate.decisions import (
+    GateTest,
+    decide_tests,
+    leave_undecided,
+    plan_test,
+    require_decidable,
+)
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
+from nppr.gate.sequential_draws import PairedQuestion, WorstQuestion
 from nppr.models import ModelSpec
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.report import Report, read_run
@@ -66,35 +72,31 @@ def decide_policy(
     """
     setup = resolve_policy(policy, model, data)
     asked = policy.requirements()
-    seen = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
+    flags = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
     tested = [each for each in asked if each.kind in TESTED]
     error = (1 - policy.measure.confidence) / (2 * max(1, len(tested)))
-    flags = {each.text: find_flag(each.name) for each in asked if each.kind is Kind.FLAG}
-    tests = {
+    plans = {
         each.text: _plan(policy, setup, each, error) for each in tested if each.admissible is None
     }
     known: _Known | None = None
     with ExitStack() as stack:
-        if len(tests) < len(asked):
+        if len(plans) < len(asked):
             folder = policy.run or out or stack.enter_context(tempfile.TemporaryDirectory())
             known = _find_known(policy, setup, Path(folder), progress)
+            flags = (*flags, *known.report.flags)
             for each in tested:
                 if each.admissible is not None:
-                    tests[each.text] = _plan(policy, setup, each, error, known)
-    for test in tests.values():
-        test.add_doubts((*seen, *(known.report.flags if known else ())))
-    ordered = [tests[each.text] for each in tested]
+                    plans[each.text] = _plan(policy, setup, each, error, known)
     decided, calls = decide_tests(
-        ordered, setup.classifier, setup.data.evaluate,
+        [each for each in plans.values() if isinstance(each, GateTest)],
+        setup.classifier, setup.data.evaluate, flags=flags,
         confidence=policy.measure.confidence, calls=policy.calls, seed=policy.measure.seed,
         progress=progress,
     )  # fmt: skip
-    found = {decision.requirement: decision for decision in decided}
-    decisions = [
-        found[each.text] if each.text in found else _read(each, known, flags.get(each.text, ""))
-        for each in asked
-    ]
-    return make_record(setup, name, policy.measure.confidence, decisions, len(tests), calls)
+    unmeasured = [each for each in plans.values() if isinstance(each, Decision)]
+    found = {each.requirement: each for each in (*decided, *unmeasured)}
+    decisions = [found.get(each.text) or _read(each, known) for each in asked]
+    return make_record(setup, name, policy.measure.confidence, decisions, len(tested), calls)
 
 
 def make_record(
@@ -150,11 +152,7 @@ def _find_known(
     """Read the run of the policy, which must be about the same things, or measure one."""
     if policy.run is not None:
         report = read_run(policy.run).report
-        same = {
-            "classifier": report.classifier.fingerprint == setup.record.classifier.fingerprint,
-            **_compare_records(report, setup),
-        }
-        _require_same(policy.run, "run", same)
+        _require_same(policy.run, "run", report, setup, of_classifier=True)
     else:
         report = _measure(policy, setup, folder, progress)
     try:
@@ -213,15 +211,18 @@ def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
     return search
 
 
-def _compare_records(report: ReportRecord, setup: AssessmentRun) -> dict[str, bool]:
-    return {
+def _require_same(
+    folder: Path, what: str, report: ReportRecord, setup: AssessmentRun, *, of_classifier: bool
+) -> None:
+    """Raise `RunFolderError` unless a run is about what the policy is about."""
+    same = {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
         "rounding": report.settings.measure.quantise == setup.settings.quantise,
     }
-
-
-def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
+    if of_classifier:
+        known = report.classifier.fingerprint == setup.record.classifier.fingerprint
+        same = {"classifier": known, **same}
     other = [name for name, agrees in same.items() if not agrees]
     if other:
         raise RunFolderError(
@@ -237,17 +238,25 @@ def _plan(
     asked: Requirement,
     error: float,
     known: _Known | None = None,
-) -> GateTest:
-    """Return the test of a requirement, each end of whose interval has this error."""
+) -> GateTest | Decision:
+    """Return the test of a requirement, each end of whose interval has this error.
+
+    If its noise was not learned, return that it is undecided.
+    """
     claim = Claim.POPULATION if asked.always_population else ABOUT[policy.about]
-    source = _find_source(setup, asked, known)
-    if source is None:
+    source: Source | None
+    if asked.metric is Metric.ACCURACY:
+        source = Clean()
+    elif asked.admissible is None:
+        (source,) = parse_sources(asked.source, setup.budget)
+    else:
         assert known is not None
-        rows = [row for row in known.report.numbers if row.metric is Metric.NPPR and row.error]
-        assert asked.admissible is not None
-        name = f"NPPR {asked.admissible.label} with floor {asked.admissible.floor:g}"
-        problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
-        return GateTest(asked, claim, problem=problem)
+        source = known.learned.get(asked.admissible)
+        if source is None:
+            rows = [row for row in known.report.numbers if row.metric is Metric.NPPR and row.error]
+            name = f"NPPR {asked.admissible.label} with floor {asked.admissible.floor:g}"
+            problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
+            return leave_undecided(asked, claim, problem)
     if source.metric is not Metric.ACCURACY:
         require_decidable(source)
     if asked.kind is Kind.PAIRED:
@@ -262,22 +271,12 @@ def _plan(
     return plan_test(asked, source, error, claim, seed=policy.measure.seed)
 
 
-def _find_source(setup: AssessmentRun, asked: Requirement, known: _Known | None) -> Source | None:
-    """Return the source of a requirement; None if its noise was not learned."""
-    if asked.metric is Metric.ACCURACY:
-        return Clean()
-    if asked.admissible is not None:
-        return known.learned.get(asked.admissible) if known else None
-    (source,) = parse_sources(asked.source, setup.budget)
-    return source
-
-
 def _compare(
     setup: AssessmentRun, asked: Requirement, source: Source, error: float, draws: int
 ) -> PairedQuestion:
     """Return the question on a baseline, which must be a run on the same inputs and budget."""
     files = read_run(asked.name)
-    _require_same(files.path, "baseline", _compare_records(files.report, setup))
+    _require_same(files.path, "baseline", files.report, setup, of_classifier=False)
     lines = lines_of(files.per_input, files.path)
     wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
     if wanted not in lines or files.report.settings.measure.only_merged:
@@ -301,10 +300,10 @@ def _compare(
     return PairedQuestion(test, rates, counts, draws)
 
 
-def _read(asked: Requirement, known: _Known | None, flag: str) -> Decision:
+def _read(asked: Requirement, known: _Known | None) -> Decision:
     """Return the verdict on a grade or a flag, from the report of a run."""
     assert known is not None
-    report = known.report
+    report, flag = known.report, asked.name
     raised = [each for each in report.flags if each.id == flag]
     if asked.kind is Kind.GRADE:
         good = GRADE_LETTERS.index(report.grade.letter) <= GRADE_LETTERS.index(asked.name)
@@ -322,15 +321,3 @@ def _read(asked: Requirement, known: _Known | None, flag: str) -> Decision:
     return Decision(
         requirement=asked.text, verdict=verdict, statement=f"{verdict}: {outcome}", why=why
     )
-
-
-def find_flag(name: str) -> str:
-    """Return the id of a flag, from the id or from a word that only one id has.
-
-    >>> find_flag("masking")
-    'gradient-masking'
-    """
-    near = [each for each in SEVERITY if name in each.split("-")]
-    if name not in SEVERITY and len(near) != 1:
-        raise unknown("flag", name, SEVERITY)
-    return name if name in SEVERITY else near[0]

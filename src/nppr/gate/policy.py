@@ -20,6 +20,7 @@ from pydantic import model_validator
 
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Metric
+from nppr.doctor.flags import SEVERITY
 from nppr.errors import SpecError, unknown
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import FLOOR_NOISE
@@ -35,9 +36,11 @@ from nppr.settings import (
     Run,
     Search,
     build_tree,
+    one_of,
     option,
     require_one_of,
     settings_in,
+    whole,
 )
 from nppr.sources import NPPR, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -81,12 +84,6 @@ class Requirement:
     name: str = ""
 
     @property
-    def quantity(self) -> Requirement:
-        """The requirement without its words and its value, to compare it with others."""
-        name = "" if self.kind is Kind.GRADE else self.name
-        return replace(self, text="", at_least=0.0, name=name)
-
-    @property
     def direction(self) -> Direction:
         """What its number is: a search bounds the worst noise from above, a set from below."""
         if self.noise_set is not None:
@@ -123,8 +120,12 @@ class Policy(Group):
     require: tuple[str, ...] = option(
         ..., "Requirements, such as 'PR uniform >= 0.95' (docs/gate.md)."
     )
-    about: str = option("population", "population or test-set, as in nppr certify.")
-    calls: int = option(100_000, "Classify at most this many images for each source.")
+    about: Annotated[str, one_of(ABOUT)] = option(
+        "population", "population or test-set, as in nppr certify."
+    )
+    calls: Annotated[int, whole()] = option(
+        100_000, "Classify at most this many images for each source."
+    )
     run: Path | None = option(
         None,
         "Folder of nppr assess on the same classifier, data and budget, for grade, flags and learned"
@@ -139,18 +140,13 @@ class Policy(Group):
 
     @model_validator(mode="after")
     def _require_policy(self) -> Self:
-        require_one_of("about", self.about, ABOUT)
-        groups = {"search": self.search, "measure": self.measure}
-        for key in MEASURING:
-            setting = KEYS[key]
-            group = groups[setting.group]
-            if self.run is not None and group.is_typed(setting.name):
+        for key in MEASURING if self.run is not None else ():
+            group, name = getattr(self, KEYS[key].group), KEYS[key].name
+            if group.is_typed(name):
                 raise SpecError(
                     f"`{key}` must be left out of a policy with a run, got"
-                    f" {getattr(group, setting.name)!r}: that run is already measured."
+                    f" {getattr(group, name)!r}: that run is already measured."
                 )
-        if self.calls < 1:
-            raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
         learned = [each.text for each in self.requirements() if each.admissible is not None]
         if self.measure.evaluate_all and learned:
             raise SpecError(
@@ -170,9 +166,11 @@ class Policy(Group):
         found = [parse_requirement(text, budget) for text in self.require]
         first: dict[Requirement, Requirement] = {}
         for each in found:
-            other = first.setdefault(each.quantity, each)
+            name = "" if each.kind is Kind.GRADE else each.name
+            quantity = replace(each, text="", at_least=0.0, name=name)
+            other = first.setdefault(quantity, each)
             if other is not each:
-                same = (other.at_least, other.name) == (each.at_least, each.name)
+                same = replace(other, text=each.text) == each
                 raise SpecError(
                     f"`require` must state each quantity once, got {other.text!r} and {each.text!r}"
                     f"{', which are the same' if same else ''}."
@@ -262,7 +260,7 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
         if made.name == GRADE_LETTERS[-1]:
             raise SpecError(f"`grade` must be better than {made.name}, which every run has.")
     if kind not in TESTED:
-        return made
+        return replace(made, name=find_flag(made.name)) if kind is Kind.FLAG else made
     value = _number(given["value"], words)
     if kind is Kind.PAIRED:
         made = replace(made, at_least=-value / 100)
@@ -273,6 +271,18 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
                 f"`require` must ask for a fraction in (0, 1), got {words!r}. Example: {example}"
             )
     return _with_source(_with_set(made, given), given, budget)
+
+
+def find_flag(name: str) -> str:
+    """Return the id of a flag, from the id or from a word that only one id has.
+
+    >>> find_flag("masking")
+    'gradient-masking'
+    """
+    near = [each for each in SEVERITY if name in each.split("-")]
+    if name not in SEVERITY and len(near) != 1:
+        raise unknown("flag", name, SEVERITY)
+    return name if name in SEVERITY else near[0]
 
 
 def _with_set(made: Requirement, given: dict[str, str]) -> Requirement:

@@ -14,18 +14,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from nppr.core.random_draws import derive_seed
-from nppr.core.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
-from nppr.data import Split
+from nppr.core.tally import (
+    BoolArray,
+    Claim,
+    Evaluate,
+    FloatArray,
+    IntArray,
+    Metric,
+    Progress,
+    Tally,
+)
+from nppr.data import Slice, Split
 from nppr.errors import SpecError
 from nppr.measuring.measurement import measure
 from nppr.models import PreparedClassifier
+from nppr.report.gate_record import Decision
 from nppr.sources import Clean, Source
-from nppr.statistics.sequential import Verdict
+from nppr.statistics.intervals import Interval
+from nppr.statistics.noise_set_test import NoiseSetTest
+from nppr.statistics.paired import from_unit, to_unit
+from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict, one_sided_bound
 
 AT_ONCE = 64
 """Inputs of a block."""
@@ -34,7 +47,6 @@ MORE_INPUTS = (
     'To decide it, provide more inputs, or set `about` to "test-set": inputs are then drawn again, and'
     " the verdict applies to this test set only."
 )
-MORE_CALLS = "To decide it, raise `calls`."
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +58,19 @@ class DrawnBlock:
     calls: int
     draws: int = 1
 
+    def correct_in(self, rows: BoolArray | None) -> IntArray:
+        """Return the correct draws of each input at a position where `rows` is true; None means all."""
+        return self.correct if rows is None else self.correct[rows[self.positions]]
+
+
+class Reading(NamedTuple):
+    """The numbers behind a verdict."""
+
+    value: float | None
+    interval: Interval
+    draws: int
+    slices: tuple[Decision, ...] = ()
+
 
 class Question(Protocol):
     """A question about the draws of a source, answered by a sequential test."""
@@ -56,6 +81,136 @@ class Question(Protocol):
 
     def update(self, block: DrawnBlock) -> None:
         """Add the draws of a block."""
+
+    def read(self) -> Reading:
+        """Return what was observed, its interval, and the draws behind it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelQuestion:
+    """Does the probability of a correct answer under a source, or a set of noise, reach a level?
+
+    Only inputs at positions where `rows` is true count; None means all.
+    """
+
+    test: BernoulliTest | NoiseSetTest
+    rows: BoolArray | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.test.verdict
+
+    def update(self, block: DrawnBlock) -> None:
+        correct = block.correct_in(self.rows)
+        if isinstance(self.test, NoiseSetTest):
+            self.test.update(block.draws - correct)
+        else:
+            self.test.update(int(correct.sum()), len(correct))
+
+    def read(self) -> Reading:
+        test = self.test
+        value = test.value() if isinstance(test, NoiseSetTest) else _fraction(test)
+        return Reading(value, test.bounds(), test.draws)
+
+
+def _fraction(test: BernoulliTest) -> float | None:
+    """Return the fraction of correct draws, None without a draw."""
+    return test.correct / test.draws if test.draws else None
+
+
+class WorstQuestion:
+    """Does the probability of a correct answer reach a level in every slice?
+
+    HOLDS needs every slice to pass at the full error: if the claim is false, it is false for some
+    slice, and that slice's own test would have to err. VIOLATED needs one slice to fail at its share of
+    the error (Bonferroni).
+    """
+
+    def __init__(self, at_least: float, error: float, slices: Sequence[Slice]) -> None:
+        self.each_confidence = 1 - error / len(slices)
+        self.parts = [
+            (each, BernoulliTest(at_least, 1 - error, self.each_confidence)) for each in slices
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        """VIOLATED if one slice is, HOLDS if all slices do."""
+        found = {test.verdict for _, test in self.parts}
+        if Verdict.VIOLATED in found:
+            return Verdict.VIOLATED
+        return Verdict.UNDECIDED if Verdict.UNDECIDED in found else Verdict.HOLDS
+
+    def update(self, block: DrawnBlock) -> None:
+        for each, test in self.parts:
+            correct = block.correct_in(each.rows)
+            test.update(int(correct.sum()), len(correct))
+
+    def read(self) -> Reading:
+        """Return the lowest fraction observed, its interval, and all slices, the lowest first.
+
+        The intervals of all slices hold together.
+        """
+        rows = []
+        for each, test in self.parts:
+            counts = test.correct, test.draws - test.correct
+            low, high = (
+                one_sided_bound(*counts, self.each_confidence, above=above)
+                for above in (True, False)
+            )
+            rows.append(
+                Decision(
+                    requirement=each.name,
+                    verdict=test.verdict,
+                    value=_fraction(test),
+                    draws=test.draws,
+                    low=low,
+                    high=high,
+                )
+            )
+        rows.sort(
+            key=lambda row: (
+                -1.0 if row.value is None else row.value,
+                row.high or 0.0,
+                row.requirement,
+            )
+        )
+        ends = [test.bounds() for _, test in self.parts]
+        return Reading(
+            min((row.value for row in rows if row.value is not None), default=None),
+            Interval(min(each.low for each in ends), min(each.high for each in ends)),
+            sum(row.draws for row in rows),
+            tuple(rows),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PairedQuestion:
+    """Does the mean difference from a baseline exceed a loss, on inputs that count for both?
+
+    `rates` and `counts` hold the baseline's rate of each input and whether it counts, by position in
+    the split. Each input gets `draws` draws. Differences in [-1, 1] are mapped to [0, 1], and their
+    mean is tested.
+    """
+
+    test: MeanTest
+    rates: FloatArray
+    counts: BoolArray
+    draws: int
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.test.verdict
+
+    def update(self, block: DrawnBlock) -> None:
+        """Add one difference for each input."""
+        kept = self.counts[block.positions]
+        rates = block.correct[kept] / self.draws
+        self.test.update(to_unit(rates, self.rates[block.positions[kept]]))
+
+    def read(self) -> Reading:
+        seen = self.test.seen
+        mean = 2 * float(seen.mean()) - 1 if len(seen) else None
+        return Reading(mean, from_unit(self.test.bounds()), len(seen) * self.draws)
 
 
 @dataclass(frozen=True)
@@ -104,7 +259,7 @@ def draw_until_decided(
             why, advice = "the evidence is sufficient", ""
             break
         if used >= calls:
-            why, advice = f"{used:,} calls were used", MORE_CALLS
+            why, advice = f"{used:,} calls were used", "To decide it, raise `calls`."
             break
     return Drawing(len(inputs), used, why, advice)
 

@@ -16,7 +16,6 @@ from nppr.core.tally import ByteArray, FloatArray, IntArray
 from nppr.errors import RecordError, RunFolderError
 from nppr.system.records import read_record, read_undamaged, shorten_error, write_record
 
-BLOCKS_SUFFIX = ".safetensors"
 COUNT_ARRAYS = ("correct", "finished", "calls")
 OPTIONAL_ARRAYS = {"sums": -np.inf, "outcomes": 0, "audit": 0}
 """Arrays that only some sources fill, with their values before the measurement."""
@@ -59,7 +58,6 @@ class Blocks:
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
-        """Return the counts before anything is measured."""
         correct, finished, calls = np.zeros((3, inputs), np.int64)
         return cls(correct, finished, calls)
 
@@ -84,15 +82,19 @@ class Blocks:
         return merged
 
     def of(self, rows: IntArray) -> Blocks:
-        """Return the blocks of some inputs."""
         found = Blocks(*(getattr(self, name)[rows] for name in COUNT_ARRAYS))
         for name in OPTIONAL_ARRAYS:
             if getattr(self, name).size:
                 setattr(found, name, getattr(self, name)[rows])
         return found
 
+    def among(self, rows: IntArray, inputs: int) -> Blocks:
+        """Return these blocks as those of the inputs at `rows` among all."""
+        found = Blocks.none(inputs)
+        found.put(rows, self)
+        return found
+
     def put(self, rows: IntArray, blocks: Blocks) -> None:
-        """Replace the blocks of some inputs."""
         for name in COUNT_ARRAYS:
             getattr(self, name)[rows] = getattr(blocks, name)
         for name, nothing in OPTIONAL_ARRAYS.items():
@@ -116,10 +118,7 @@ class Store(Protocol):
 
 @dataclass
 class FileStore:
-    """A safetensors file that is replaced as a whole, at most once in every `seconds`.
-
-    Blocks with another `identity` are refused.
-    """
+    """A safetensors file, replaced as a whole every few `seconds`; another `identity` is refused."""
 
     path: Path
     identity: str = ""
@@ -127,30 +126,10 @@ class FileStore:
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
     def load(self, inputs: int) -> Blocks | None:
-        return self._read(inputs) if self.path.exists() else None
-
-    def save(self, blocks: Blocks, *, now: bool) -> None:
-        if not now and time.monotonic() - self._saved < self.seconds:
-            return
-        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNT_ARRAYS}
-        for name in OPTIONAL_ARRAYS:
-            if getattr(blocks, name).size:
-                tensors[name] = torch.from_numpy(getattr(blocks, name))
-        write_record(self.path, tensors, {"identity": self.identity})
-        self._saved = time.monotonic()
-
-    def discard(self) -> None:
-        """Remove the stored blocks of this measurement; leave a link or another measurement's file."""
-        if self.path.is_symlink():
-            return
-        with contextlib.suppress(RecordError):
-            if read_record(self.path)[1].get("identity") == self.identity:
-                self.path.unlink()
-
-    def _read(self, inputs: int) -> Blocks | None:
-        """Return the blocks in the file, or None if it is damaged."""
+        if not self.path.exists():
+            return None
         content = read_undamaged(self.path, "its draws are measured again")
-        if content is None:
+        if content is None:  # damaged
             return None
         tensors, record = content
         try:
@@ -180,6 +159,24 @@ class FileStore:
             )
         return found
 
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        if not now and time.monotonic() - self._saved < self.seconds:
+            return
+        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNT_ARRAYS}
+        for name in OPTIONAL_ARRAYS:
+            if getattr(blocks, name).size:
+                tensors[name] = torch.from_numpy(getattr(blocks, name))
+        write_record(self.path, tensors, {"identity": self.identity})
+        self._saved = time.monotonic()
+
+    def discard(self) -> None:
+        """Remove the stored blocks of this measurement; leave a link or another measurement's file."""
+        if self.path.is_symlink():
+            return
+        with contextlib.suppress(RecordError):
+            if read_record(self.path)[1].get("identity") == self.identity:
+                self.path.unlink()
+
 
 @dataclass
 class GrowingStore:
@@ -199,11 +196,7 @@ class GrowingStore:
         return held.of(self.rows) if held is not None else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
-        held = self._with(blocks)
+        self.held = self.held or Blocks.none(self.inputs)
+        self.held.put(self.rows, blocks)
         if self.file:
-            self.file.save(held, now=now)
-
-    def _with(self, blocks: Blocks) -> Blocks:
-        held = self.held = self.held or Blocks.none(self.inputs)
-        held.put(self.rows, blocks)
-        return held
+            self.file.save(self.held, now=now)

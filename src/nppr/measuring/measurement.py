@@ -23,15 +23,7 @@ from nppr.core.budget import perturbed
 from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
-from nppr.core.tally import (
-    Audit,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    Progress,
-    SplitKind,
-    Tally,
-)
+from nppr.core.tally import Audit, BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
 from nppr.measuring.blocks import Blocks, Store
@@ -95,12 +87,18 @@ def measure(
         clean = measure(Clean(), classifier, split, clean_correct=nothing)
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
-    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, keep)
+    job = _Job(
+        source, classifier, split, probe(split)[0].numel(), draws, seed, keep, progress, store, skip
+    )
     share = 0.0
     if classifier.screening is not None and source.may_be_screened:
         share = audit_share(int(clean_correct.sum()), draws)
     with classifier.frozen(audit=share) as models:
-        blocks, micro_batch = _run(job, models, progress, store, skip)
+        blocks, micro_batch = _run(job, models)
+    audit = None
+    if blocks.audit.size:
+        alone, audited, _, exact = blocks.audit.sum(0).tolist()
+        audit = Audit(share, alone, audited, discarded=exact > 0)
     return Tally(
         kind=split.kind,
         indices=split.indices,
@@ -112,16 +110,8 @@ def measure(
         micro_batch=micro_batch,
         sums=blocks.sums if blocks.sums.size else None,
         outcomes=blocks.outcomes if blocks.outcomes.size else None,
-        audit=_audit_of(blocks, share),
+        audit=audit,
     )
-
-
-def _audit_of(blocks: Blocks, share: float) -> Audit | None:
-    """Return the audit of finished blocks, or None if the model decided everything from the start."""
-    if not blocks.audit.size:
-        return None
-    alone, audited, _, exact = blocks.audit.sum(0).tolist()
-    return Audit(share, alone, audited, discarded=exact > 0)
 
 
 @dataclass(frozen=True)
@@ -134,11 +124,10 @@ class _Job:
     pixels: int
     draws: int
     seed: int
-    keep: dict[int, Tensor] | None = None
-
-    def with_micro_batch(self, size: int) -> _Job:
-        """Return the same job with micro-batches of this size."""
-        return replace(self, classifier=replace(self.classifier, micro_batch=size))
+    keep: dict[int, Tensor] | None
+    progress: ProgressCallback | None
+    store: Store | None
+    skip: BoolArray | None
 
     @property
     def capacity(self) -> int:
@@ -164,7 +153,6 @@ class _Job:
         return max(1, images // draws // filling * filling or images // draws)
 
     def progress_at(self, blocks: Blocks) -> Progress:
-        """Return the progress of the measurement."""
         done = np.minimum(blocks.finished * self.capacity, self.draws)
         total = len(done) * self.draws
         return Progress(self.source.name, int(done.sum()), total, int(blocks.correct.sum()))
@@ -181,46 +169,29 @@ class _Job:
         )
 
 
-def _run(
-    job: _Job,
-    models: FrozenPair,
-    progress: ProgressCallback | None,
-    store: Store | None,
-    skip: BoolArray | None,
-) -> tuple[Blocks, int]:
+def _run(job: _Job, models: FrozenPair) -> tuple[Blocks, int]:
     """Return all blocks of all inputs, and the final micro-batch.
 
     If the model contradicts a decision of the screening, all counts are discarded and made exactly.
     """
-    inputs = len(job.split)
+    inputs, store = len(job.split), job.store
     blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
     exact = replace(models, screen=None)
     if not blocks.is_contradicted:
-        used = exact if blocks.must_be_exact else models
-        job = _complete(job, used, blocks, progress, store, skip)
+        job = _complete(job, exact if blocks.must_be_exact else models, blocks)
     if blocks.is_contradicted:
         logger.warning("%s: the model contradicted 16-bit floats; counting again", job.source.name)
         blocks = Blocks.discarded(inputs)
         if store:
             store.save(blocks, now=True)
-        job = _complete(job, exact, blocks, progress, store, skip)
+        job = _complete(job, exact, blocks)
     return blocks, job.classifier.micro_batch
 
 
-def _complete(
-    job: _Job,
-    models: FrozenPair,
-    blocks: Blocks,
-    progress: ProgressCallback | None,
-    store: Store | None,
-    skip: BoolArray | None,
-) -> _Job:
-    """Add the unfinished blocks, in chunks of inputs, until a contradiction occurs.
-
-    The returned job has the final micro-batch.
-    """
-    if skip is not None:
-        blocks.finished[skip] = job.blocks
+def _complete(job: _Job, models: FrozenPair, blocks: Blocks) -> _Job:
+    """Add the unfinished blocks until a contradiction; return the job with its final micro-batch."""
+    if job.skip is not None:
+        blocks.finished[job.skip] = job.blocks
     inputs = np.arange(len(job.split))
     committing = False
     start = 0
@@ -232,24 +203,24 @@ def _complete(
                     committing = True
                     _commit(job, blocks, done)
                     committing = False
-                    if progress is not None:
-                        progress(job.progress_at(blocks))
-                    if store:
-                        store.save(blocks, now=False)
+                    if job.progress is not None:
+                        job.progress(job.progress_at(blocks))
+                    if job.store:
+                        job.store.save(blocks, now=False)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or job.classifier.micro_batch == 1:
                     raise
                 smaller = job.classifier.micro_batch // 2
                 logger.warning("out of memory: continuing with a micro-batch of %d", smaller)
-                job = job.with_micro_batch(smaller)
+                job = replace(job, classifier=replace(job.classifier, micro_batch=smaller))
                 continue
             if blocks.is_contradicted:
                 break
             start += len(chunk)
     finally:
         # Do not save after an interrupt in the middle of a commit; the file from before it stays.
-        if store and not committing:
-            store.save(blocks, now=True)
+        if job.store and not committing:
+            job.store.save(blocks, now=True)
     return job
 
 
@@ -268,7 +239,6 @@ class _Done:
 
 
 def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
-    """Run the unfinished blocks of some inputs."""
     if bool((blocks.finished[chunk] == job.blocks).all()):
         return
     images, labels = job.split.batch(chunk)
@@ -310,20 +280,30 @@ def _judge(
     job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
     """Return which draws of each input are correct, `(B, S)`, the source's sums, and the audit."""
-    delta = job.source.perturb(models.fast, x, y, draws)
-    budget = job.source.budget
+    source, budget = job.source, job.source.budget
+    delta = source.perturb(models.fast, x, y, draws)
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
-    _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
+    if delta.shape != (wanted := (len(x), draws.size, *shape)):
+        raise DataError(
+            f"source {source.name!r} must return perturbations of shape {wanted},"
+            f" got {tuple(delta.shape)}."
+        )
+    if budget is not None:
+        budget.require(delta, source.name)
+    elif not bool(torch.isfinite(delta).all()):
+        raise DataError(
+            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
+        )
     moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.classifier.quantise).flatten(0, 1)
     with torch.inference_mode():
         every = y.repeat_interleave(draws.size)
         logits, audit = _logits(job, models, moved, every, draws)
         correct = _correct(models, logits, moved, every)
         sums = None
-        if job.source.observes:
+        if source.observes:
             answers, labels = models.fast.to_classes(logits, every)
             labels = labels.view(len(x), draws.size)[:, 0]
-            sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
+            sums = source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
     counted = None if audit is None else audit.view(len(x), draws.size, 3).sum(1).cpu().numpy()
     return found, None if sums is None else sums.double().cpu().numpy(), counted
@@ -363,17 +343,3 @@ def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor
         again, labels = models.original.to_classes(models.original.logits(twice), y[[row, row]])
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct
-
-
-def _check_perturbations(source: Source, delta: Tensor, shape: tuple[int, ...]) -> None:
-    if delta.shape != shape:
-        raise DataError(
-            f"source {source.name!r} must return perturbations of shape {shape},"
-            f" got {tuple(delta.shape)}."
-        )
-    if source.budget is not None:
-        source.budget.require(delta, source.name)
-    elif not bool(torch.isfinite(delta).all()):
-        raise DataError(
-            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
-        )

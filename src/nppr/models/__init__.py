@@ -1,7 +1,7 @@
 """Classifiers: wrapping, loading and preparing models, and the zoo of networks."""
 
-from nppr.models.backend import Backend
 from nppr.models.classifier import (
+    Backend,
     Classifier,
     FrozenClassifier,
     check_classifier,
@@ -19,9 +19,9 @@ from nppr.models.prepare_classifier import (
     prepare,
     prepare_for_search,
     usable_device,
+    with_rough_gradients,
     within_memory,
 )
-from nppr.models.rough_gradients import with_rough_gradients
 
 __all__ = [
     "AGREEMENT",

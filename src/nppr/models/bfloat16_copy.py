@@ -1,7 +1,7 @@
 """A copy of a model that computes in 16-bit floats: half the time if the processor supports them.
 
-Its logits have small errors. It is used for screening (`nppr.models.screening`) and for rough
-gradients (`nppr.models.rough_gradients`), and only on request.
+Its logits have small errors. It is used on request only: for screening
+(`nppr.models.screening`) and for rough gradients (`with_rough_gradients`).
 """
 
 from __future__ import annotations
@@ -86,10 +86,7 @@ def _name_of(node: torch.Node) -> str:
 
 @contextmanager
 def _one_path() -> Iterator[None]:
-    """Make tracing fail if the path through a model could depend on the inputs.
-
-    Shape checks inside PyTorch layers do not depend on the data and are ignored.
-    """
+    """Make tracing fail if the path outside PyTorch's layers could depend on the inputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", TracerWarning)
@@ -102,7 +99,13 @@ class Bfloat16Model(nn.Module):
 
     def __init__(self, classifier: Classifier) -> None:
         super().__init__()
-        self.model = _copy_of(classifier).to(torch.bfloat16)
+        if classifier.module is None:
+            raise ClassifierError(
+                f"`engine` {BFLOAT16} needs a PyTorch module, got a plain function."
+                " Leave out --engine."
+            )
+        own = copy.deepcopy(classifier.module).eval().requires_grad_(False)
+        self.model = own.to(torch.bfloat16)
         self.channels_last = classifier.channels_last
         self.eval()
 
@@ -111,8 +114,7 @@ class Bfloat16Model(nn.Module):
         x = x.to(torch.bfloat16)
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        logits: Tensor = self.model(x)
-        return logits.float()
+        return find_logits(self.model(x)).float()
 
 
 def computes_in_bfloat16(device: torch.device) -> bool:
@@ -139,23 +141,3 @@ def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
         finally:
             torch.jit.enable_onednn_fusion(before)
     return frozen
-
-
-class _Logits(nn.Module):
-    """A model that returns its logits only."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map normalised inputs to logits."""
-        return find_logits(self.model(x))
-
-
-def _copy_of(classifier: Classifier) -> nn.Module:
-    if classifier.module is None:
-        raise ClassifierError(
-            f"`engine` {BFLOAT16} needs a PyTorch module, got a plain function. Leave out --engine."
-        )
-    return _Logits(copy.deepcopy(classifier.module).eval().requires_grad_(False)).eval()

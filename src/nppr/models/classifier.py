@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from nppr.core.task import Task
 from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, reason_of, unknown
-from nppr.models.backend import Backend, run_backend
 from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
@@ -36,12 +35,43 @@ class Quirks:
 
     in_place: bool = False
     """It overwrites its input, so it receives a copy."""
-
     needs_two: bool = False
     """It drops dimensions of size one, so it receives at least two images."""
-
     classes: int | None = None
     """Number of logits that it returns for an image; another number is an error."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A model of another library that has gradients and features, and can be attacked like a module.
+
+    It receives inputs after their layout and normalisation.
+    """
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return logits `(B, classes)` of inputs `(B, C, H, W)`."""
+
+    def gradient(self, x: Tensor, upstream: Tensor) -> Tensor:
+        """Return the gradient in `x` of the sum of `upstream * model(x)`, in the shape of `x`."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return features `(B, F)`, such as the input of the last layer."""
+
+
+class _RunBackend(torch.autograd.Function):
+    """Logits whose backward pass asks the backend for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, backend: Backend) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.backend = backend
+        return backend(x.detach())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.backend.gradient(x, upstream).to(x), None
 
 
 class Classifier:
@@ -77,7 +107,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.bfloat16_copy: nn.Module | None = None  # see `rough_gradients`
+        self.bfloat16_copy: nn.Module | None = None  # see `with_rough_gradients`
         self.quirks: Quirks | None = None  # None until the model is checked
         self.layout: Layout | None = None  # None until the data are known
         self.task: Task | None = None
@@ -180,7 +210,9 @@ class Classifier:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
             with contain_exits():
-                return self.model(x) if self.backend is None else run_backend(self.backend, x)
+                if self.backend is None:
+                    return self.model(x)
+                return _RunBackend.apply(x, self.backend)  # type: ignore[no-untyped-call]
         except (NpprError, MemoryError):
             raise
         except Exception as error:  # a user's model may fail in any way
@@ -190,13 +222,6 @@ class Classifier:
                 f"`model` must accept {len(x)} images of shape {tuple(x.shape[1:])}, but"
                 f" {self.name!r} failed: {reason_of(error)}"
             ) from error
-
-    def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
-        if self.task is None:
-            return logits, y
-        targets = y if self.targets is None else self.targets.to(y.device)[y]
-        return self.task.to_classes(logits, targets)
 
     def normalised(self, x: Tensor) -> Tensor:
         """Return the model's inputs for inputs in [0, 1], with their layout and normalisation."""
@@ -209,17 +234,16 @@ class Classifier:
         return x
 
 
+@dataclass(eq=False)
 class FrozenClassifier:
     """A classifier in eval mode; `calls` counts the images it classified.
 
-    With `quantise`, the model sees 8-bit images, and gradients are taken at the 8-bit image: a
-    source then tries exactly what is measured.
+    With `quantise`, the model sees, and gradients are taken at, the 8-bit images that are measured.
     """
 
-    def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
-        self.classifier = classifier
-        self.quantise = quantise
-        self.calls = 0
+    classifier: Classifier
+    quantise: bool = False
+    calls: int = 0
 
     def logits(self, x: Tensor) -> Tensor:
         """Classify `(B, C, H, W)` in [0, 1]: logits `(B, classes)`, differentiable if the model is."""
@@ -231,8 +255,7 @@ class FrozenClassifier:
     ) -> tuple[Tensor, Tensor]:
         """Return the gradient in `x` of the sum of `loss(logits)`, and the logits.
 
-        Parameters get no gradients. `rough` gradients may come from the faster copy in 16-bit
-        floats.
+        `rough` gradients may come from the faster copy in 16-bit floats.
         """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()
@@ -252,8 +275,9 @@ class FrozenClassifier:
         return gradient, logits.detach()
 
     def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits and labels; a task has the classes incorrect and correct."""
-        return self.classifier.to_classes(logits, y)
+        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
+        task = self.classifier.task
+        return (logits, y) if task is None else task.to_classes(logits, self.targets(y))
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the loss that attacks maximise, `(B,)`: cross-entropy, or minus the score of a task.
@@ -284,8 +308,7 @@ class FrozenClassifier:
             inputs = self.classifier.normalised(quantised(x) if self.quantise else x)
             return backend.features(inputs.detach()).flatten(1), self.logits(x)
         with _recorded_features(self.classifier.module, layer) as seen:
-            self.calls += len(x)
-            logits = self.classifier.forward(quantised(x) if self.quantise else x)
+            logits = self.logits(x)
         if not seen or len(seen[-1]) != len(x):
             where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
             raise ClassifierError(
@@ -334,10 +357,7 @@ def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[
 
 
 def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
-    """Raise `ClassifierError` unless the model returns `classes` finite logits for inputs like `x`.
-
-    Return the special handling that the model needs.
-    """
+    """Require `classes` finite logits for inputs like `x`; return the handling that the model needs."""
     pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
     with frozen(classifier) as model, torch.no_grad():
         seen = pair.clone()
@@ -377,20 +397,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def find_logits(output: Any) -> Tensor:
-    """Find the logits in a tensor, in `output.logits` or in `output["logits"]`."""
-    if isinstance(output, Tensor):
-        return _require_numbers(output)
+    """Find the logits, real numbers in memory: a tensor, `output.logits` or `output["logits"]`."""
     found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
-    if isinstance(found, Tensor):
-        return _require_numbers(found)
-    raise ClassifierError(
-        "`model` must return a tensor, or carry one as .logits or ['logits'],"
-        f" got {type(output).__name__}."
-    )
-
-
-def _require_numbers(logits: Tensor) -> Tensor:
-    """Return the logits, or raise `ClassifierError` unless they are real numbers in memory."""
+    logits = output if isinstance(output, Tensor) else found
+    if not isinstance(logits, Tensor):
+        raise ClassifierError(
+            "`model` must return a tensor, or carry one as .logits or ['logits'],"
+            f" got {type(output).__name__}."
+        )
     if logits.layout is not torch.strided:
         got, fix = "a sparse tensor", "Return logits.to_dense()"
     elif logits.is_complex():

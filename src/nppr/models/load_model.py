@@ -34,10 +34,9 @@ def load_classifier(
 ) -> Classifier:
     """Load a model by name, file or Python code, or wrap an object.
 
-    `mean` and `std` override the normalisation that comes with the weights. A network of the zoo
-    uses the weights shipped with nppr unless others are given; with `weights="random"` it is
-    untrained. Classes and channels that neither the caller nor the weights state are taken from
-    `data`. `features` names the layer whose output counts as features.
+    `mean` and `std` override the normalisation of the weights. A network of the zoo uses the weights
+    shipped with nppr unless others are given; with `weights="random"` it is untrained. `data` state
+    classes and channels if nothing else does. `features` names the layer whose output are features.
     """
     if classes is not None and classes < 2:
         raise SpecError(f"`classes` must be a whole number >= 2, got {classes}.")
@@ -87,7 +86,10 @@ def _load_named(
         found = _with_weights(found, request.weights, request.name)
     own = Path(model) if known.startswith(".") else None
     file = own or found.weights
-    digest = None if file is None else _sha256(file)
+    digest = None
+    if file is not None:
+        with open(file, "rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
     return Classifier(
         found.model,
         mean=mean if mean is not None else found.mean,
@@ -98,11 +100,6 @@ def _load_named(
         weights=None if request.weights is None else Path(request.weights).name,
         weights_sha256=digest,
     )
-
-
-def _sha256(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _with_weights(found: LoadedModel, path: str | Path, name: str) -> LoadedModel:

@@ -20,16 +20,6 @@ class ModelRequest:
     stem: str | None = None
     data: Data | None = None
 
-    @property
-    def outputs(self) -> int | None:
-        """The number of classes that a network must have, or None if it has trained weights.
-
-        A library that receives a number of classes replaces the trained last layer by a random one.
-        """
-        if self.weights is None:
-            return None
-        return self.classes or (self.data.classes if self.data else None)
-
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:

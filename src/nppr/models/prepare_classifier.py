@@ -3,7 +3,7 @@
 Two variants are tried on a copy: convolutions with their batch normalisation folded in, and the
 `channels_last` memory order. Each is kept only if the model runs, agrees with the original and is
 faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16`, a copy
-in 16-bit floats does the screening (`nppr.models.screening`).
+in 16-bit floats does the screening (`nppr.models.screening`), and fits of noise follow its gradients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from nppr.errors import ClassifierError, SpecError, reason_of, require_at_most, unknown
-from nppr.models.bfloat16_copy import trace_in_bfloat16
+from nppr.models.bfloat16_copy import Bfloat16Model, computes_in_bfloat16, trace_in_bfloat16
 from nppr.models.classifier import (
     Classifier,
     FrozenClassifier,
@@ -54,6 +54,12 @@ FIT_MICRO_BATCH = 64
 FIT_NUMBERS = 2**22
 """Upper limit of the numbers in a micro-batch of a search."""
 
+LEAST_OPERATIONS = 2e7
+"""Minimum operations of a forward pass of one image; a smaller network gains nothing."""
+
+LEAST_COSINE = 0.9
+"""Minimum mean cosine between rough and exact gradients of an image."""
+
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -71,24 +77,27 @@ class FrozenPair:
 class PreparedClassifier:
     """A classifier that is ready to measure.
 
-    `original` is the model as it was given. `fast` gives the same answers and classifies the
-    images; `original` settles decisions that are too close to call (see `measure`).
+    `fast` classifies; `original`, the model as given, settles decisions too close to call.
     """
 
     original: Classifier
     fast: Classifier
-    classes: int
     device: torch.device
     micro_batch: int
     speedups: tuple[str, ...]
     """The changes that made `fast`, from `SPEEDUPS`."""
-    images_per_second: float
     eager_images_per_second: float
     """Speed without screening."""
     screening: ScreeningCopy | None = None
     """A copy in 16-bit floats that takes clear decisions instead of `fast`."""
     quantise: bool = False
     """Whether perturbed inputs are rounded to 8 bits before the model sees them."""
+
+    @property
+    def images_per_second(self) -> float:
+        """Speed with screening, if there is any."""
+        share = 1.0 if self.screening is None else self.screening.share_of_time
+        return self.eager_images_per_second / share
 
     @property
     def engine(self) -> str:
@@ -118,8 +127,7 @@ def prepare(
 ) -> PreparedClassifier:
     """Check the classifier on `probe` inputs `(B, C, H, W)`, then find speed-ups and micro-batch.
 
-    Both can be given; a resumed run repeats its earlier ones. The engine `bfloat16` adds a copy for
-    screening, or raises `ClassifierError` with the reason why that is impossible.
+    Both can be given. The engine `bfloat16` adds a copy for screening, or raises `ClassifierError`.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -139,17 +147,16 @@ def prepare(
         size, _ = _fitting(original, probe, micro_batch or 64)
         fast, found = _fastest(original, _repeat(probe, size), speedups)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
-        prepared = PreparedClassifier(original, fast, classes, place, size, found, eager, eager)
+        prepared = PreparedClassifier(original, fast, place, size, found, eager)
         return prepared if engine == EAGER else _with_screening(prepared, probe)
 
 
 def prepare_for_search(
     prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
 ) -> PreparedClassifier:
-    """Return the variant for searches, whose speed-ups and micro-batch do not depend on timing.
+    """Return the variant for searches, without screening if `exact`.
 
-    So a fit rounds the same way in every run. The model is not checked again. With `exact`, the
-    variant has no copy for screening.
+    Its speed-ups and micro-batch do not depend on timing, so a fit rounds the same in every run.
     """
     original, probe = prepared.original, probe.to(prepared.device)
     wanted = fit_micro_batch(probe)
@@ -159,19 +166,39 @@ def prepare_for_search(
         size, speed = _fitting(fast, probe, wanted)
         fixed = replace(
             prepared, fast=fast, speedups=speedups, micro_batch=size, screening=None,
-            images_per_second=speed, eager_images_per_second=speed,
+            eager_images_per_second=speed,
         )  # fmt: skip
-        if exact or prepared.screening is None:
-            return fixed
-        try:
-            return _with_screening(fixed, probe)
-        except ClassifierError:
-            return fixed
+        if prepared.screening is not None and not exact:
+            with contextlib.suppress(ClassifierError):
+                return _with_screening(fixed, probe)
+        return fixed
 
 
 def fit_micro_batch(probe: Tensor) -> int:
     """Return the micro-batch with which searches classify inputs of this shape, `(B, C, H, W)`."""
     return max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // max(1, probe[0].numel())))
+
+
+def with_rough_gradients(
+    prepared: PreparedClassifier, probe: Tensor, wanted: bool | None = None
+) -> PreparedClassifier:
+    """Add a copy in 16-bit floats whose gradients fits of noise follow, if it is `wanted`.
+
+    A fit averages gradients over many inputs and needs only their direction; the noise it finds is
+    selected and measured with the model. None adds the copy if it is faster (a pass takes two thirds
+    of the time) and its gradients agree (on resnet20 their cosine is 0.98); accelerators are left
+    unchanged. Timing decides nothing, so the same seed gives the same noise. Attacks and the rung
+    `per-input` follow the gradient of a single input, which is exact.
+    """
+    model = prepared.fast
+    if model.module is None or wanted is False:
+        return prepared
+    try:
+        if wanted or _suits(prepared, probe.to(prepared.device)):
+            return replace(prepared, fast=model.with_bfloat16_copy(Bfloat16Model(model)))
+    except Exception as error:  # a user's model may fail in any way
+        logger.debug("%s has no rough gradients: %s", model.name, error)
+    return prepared
 
 
 @contextlib.contextmanager
@@ -207,12 +234,11 @@ def usable_device(device: str | torch.device | None) -> torch.device:
 
 
 def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
-    if device is not None:
-        return usable_device(device)
-    if classifier.module is None or classifier.device != torch.get_default_device():
+    default = torch.get_default_device()
+    if device is None and (classifier.module is None or classifier.device != default):
         # A plain callable, or a model that the caller placed on a device, stays there.
-        return classifier.device or torch.get_default_device()
-    return usable_device(None)
+        return classifier.device or default
+    return usable_device(device)
 
 
 def _fastest(
@@ -230,9 +256,12 @@ def _fastest(
                 warnings.simplefilter("ignore")
                 candidate = change(best)
                 true = true or _answers(original, probe)
-                kept = _agree(_answers(candidate, probe), true) and (
-                    _faster(candidate, best, probe) if given is None else name in given
-                )
+                kept = _agree(_answers(candidate, probe), true)
+                if given is not None:
+                    kept = kept and name in given
+                elif kept:
+                    ours, theirs = _seconds([candidate, best], probe)
+                    kept = ours * GAIN < theirs
         except Exception as error:  # a user's model may fail in any way: it then runs as it is
             logger.debug("%s does not run %s: %s", original.name, name, error)
             continue
@@ -242,7 +271,7 @@ def _fastest(
 
 
 def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClassifier:
-    """Add a copy in 16-bit floats that takes clear decisions, and measure the resulting speed."""
+    """Add a copy in 16-bit floats that takes clear decisions, and measure its cost."""
     if prepared.original.task is not None:
         raise ClassifierError(
             f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
@@ -264,10 +293,8 @@ def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClas
         ) from error
     with frozen(prepared.fast) as model:
         both = [partial(screening.logits, model, some, len(some)), partial(model.logits, some)]
-        ours, theirs = _best_times(both, least=3, most=20, enough=0.24)
-    screening = replace(screening, cost=ours / theirs)
-    speed = prepared.eager_images_per_second / screening.share_of_time
-    return replace(prepared, screening=screening, images_per_second=speed)
+        ours, theirs = _best_times(both)
+    return replace(prepared, screening=replace(screening, cost=ours / theirs))
 
 
 def _folded(classifier: Classifier) -> Classifier:
@@ -320,29 +347,28 @@ def _agree(
     )
 
 
-def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
-    """Whether a variant is faster by more than timing noise."""
-    ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
-    return ours * GAIN < theirs
-
-
 def _seconds(
-    classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
+    classifiers: Sequence[Classifier],
+    x: Tensor,
+    *,
+    least: int = 3,
+    most: int = 20,
+    enough: float = 0.24,
 ) -> list[float]:
     """Return the best time of a forward pass of each classifier; see `_best_times`."""
     with contextlib.ExitStack() as stack:
         models = [stack.enter_context(frozen(each)) for each in classifiers]
         passes = [partial(model.logits, x) for model in models]
-        return _best_times(passes, least=least, most=most, enough=enough)
+        return _best_times(passes, least, most, enough)
 
 
 @torch.inference_mode()
 def _best_times(
-    passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+    passes: Sequence[Callable[[], Tensor]], least: int = 3, most: int = 20, enough: float = 0.24
 ) -> list[float]:
     """Return the best time of each pass; they take turns, so that all run under the same load.
 
-    There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
+    From `least` to `most` turns, until the first pass has run for `enough` seconds.
     """
     times: list[list[float]] = [[] for _ in passes]
     for once in passes:
@@ -363,8 +389,7 @@ def _best_micro_batch(
 ) -> tuple[int, float]:
     """Return the smallest micro-batch within 3 % of the best speed, and images per second there.
 
-    The search ends at a slow size, or if two sizes in a row gain nothing. A given size, or the
-    smallest one tried, is halved until it fits into memory.
+    The search ends at a slow size, or if two in a row gain nothing. A given size is only fitted.
     """
     if given is not None:
         return _fitting(classifier, probe, given)
@@ -404,3 +429,36 @@ def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
 def _repeat(probe: Tensor, size: int) -> Tensor:
     copies = -(-size // len(probe))
     return probe.repeat(copies, 1, 1, 1)[:size]
+
+
+def _suits(prepared: PreparedClassifier, probe: Tensor) -> bool:
+    """Whether rough gradients are faster and point in the same direction."""
+    model = prepared.fast
+    if prepared.device.type != "cpu" or not computes_in_bfloat16(prepared.device):
+        return False
+    if _operations(model, probe[:1]) < LEAST_OPERATIONS:
+        return False
+    guided = model.with_bfloat16_copy(Bfloat16Model(model))
+    return _cosine(guided, probe.split(prepared.micro_batch)) >= LEAST_COSINE
+
+
+def _operations(classifier: Classifier, x: Tensor) -> float:
+    """Count the floating-point operations of a forward pass of one image."""
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and rarely needed
+
+    with frozen(classifier) as model, torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.logits(x)
+    return float(counter.get_total_flops()) / len(x)
+
+
+def _cosine(classifier: Classifier, batches: Sequence[Tensor]) -> float:
+    """Return the mean cosine between rough and exact gradients of log-sum-exp."""
+    found = []
+    with frozen(classifier) as model:
+        for x in batches:
+            exact, rough = (
+                model.gradient(lambda logits: logits.logsumexp(1), x, rough=each)[0].flatten(1)
+                for each in (False, True)
+            )
+            found.append(nn.functional.cosine_similarity(exact, rough))
+    return float(torch.cat(found).mean())

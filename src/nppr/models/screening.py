@@ -70,7 +70,7 @@ class ScreeningCopy:
     unclear: float
     """Share of images of the probe with such a margin."""
     cost: float = 0.0
-    """Share of probe images with such a margin."""
+    """Time of the copy, as a share of the time of the model."""
 
     @property
     def share_of_time(self) -> float:
@@ -92,8 +92,7 @@ def calibrate(
 ) -> ScreeningCopy:
     """Find the width of the band for a copy, on a probe `(B, C, H, W)` with uniform noise.
 
-    The error of an image is the largest error of a difference between its top logit and another
-    one.
+    The error of an image is the largest one of a difference between its top logit and another.
     """
     noise = torch.Generator().manual_seed(0)
     errors, gaps = [], []
@@ -135,13 +134,13 @@ def audit_share(inputs: int, draws: int) -> float:
     return 0.0 if wide or share > MOST_SHARE else share
 
 
+@dataclass(frozen=True, eq=False)
 class Screen:
     """The copy and the model together; the model repeats a `share` of the copy's decisions."""
 
-    def __init__(self, copy: ScreeningCopy, model: FrozenClassifier, share: float) -> None:
-        self.copy = copy
-        self.model = model
-        self.share = share
+    copy: ScreeningCopy
+    model: FrozenClassifier
+    share: float
 
     def logits(self, x: Tensor, y: Tensor, coins: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Return logits `(N, classes)` of labelled images, in micro-batches of `size`, and the audit.

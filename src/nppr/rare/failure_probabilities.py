@@ -21,7 +21,7 @@ import csv
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,11 @@ RARE_ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "limit", 
 class Rare:
     """Failure probabilities of some inputs of a split, one entry each.
 
-    `log_p`, `log_low` and `log_high` are natural logarithms, `spread` is the standard error of log
-    p, and `particles` is the number in each of the `replicates` runs of an input. `status` is FOUND
-    if all runs reached failures. The estimates and intervals are an indication; see `Status`. With
-    probability at least `confidence`, the failure probability of an input is at most its `limit`,
-    which uses independent draws alone. `calls` counts the calls for each input, including those for
-    features.
+    Estimates and intervals (natural logarithms) are an indication; see `Status`. `spread` is the
+    standard error of log p, and `particles` is the number in each of the `replicates` runs of an input.
+    `status` is FOUND if all runs reached failures. With probability at least `confidence`, the failure
+    probability of an input is at most its `limit`, which uses independent draws alone. `calls` includes
+    those for features.
     """
 
     source: str
@@ -134,11 +133,7 @@ def estimate_rare_failures(
         limit = (calls - spent) // (len(places) * replicates)
         particles = _particles(limit, math.log(floor), calls)
         judge = MarginJudge(models.fast, replace(latent, source=source), classifier.micro_batch)
-        runs = [
-            SplittingRun(int(place), replicate)
-            for place in places
-            for replicate in range(replicates)
-        ]
+        runs = [SplittingRun(int(place), each) for place in places for each in range(replicates)]
         found = run_splitting(
             judge, split, runs, particles=particles, limit=limit, floor=math.log(floor), seed=seed,
             device=classifier.device, on_end=_reporter(progress, source.name, judge, len(runs)),
@@ -146,6 +141,7 @@ def estimate_rare_failures(
     rows = [found[i : i + replicates] for i in range(0, len(found), replicates)]
     log_p, spread = _combine_runs(rows)
     half = student_quantile(confidence, replicates - 1) * spread
+    failures = np.array([sum(run.failures for run in row) for row in rows])
     return Rare(
         source=source.name,
         positions=places,
@@ -153,14 +149,12 @@ def estimate_rare_failures(
         log_p=log_p,
         log_low=log_p - half,
         log_high=np.minimum(log_p + half, 0.0),
-        limit=clopper_pearson_upper(
-            np.array([sum(run.failures for run in row) for row in rows]),
-            particles * replicates,
-            confidence,
-        ),
+        limit=clopper_pearson_upper(failures, particles * replicates, confidence),
         spread=spread,
         calls=own + np.array([sum(run.calls for run in row) for row in rows]),
-        status=tuple(_worst(row) for row in rows),
+        status=tuple(
+            max((run.status for run in row if run.status), key=list(Status).index) for row in rows
+        ),
         particles=particles,
         replicates=replicates,
         confidence=confidence,
@@ -183,9 +177,8 @@ def _particles(limit: int, floor: float, calls: int) -> int:
             f"`calls` must give each run of an input at least {FEWEST_PARTICLES}, got {calls} in total,"
             f" which is {max(limit, 0)} per run. Allow more calls, or follow fewer inputs."
         )
-    return (
-        min(MOST_PARTICLES, max(FEWEST_PARTICLES, limit // count_calls(1, floor))) // MOVES * MOVES
-    )
+    possible = max(FEWEST_PARTICLES, limit // count_calls(1, floor))
+    return min(MOST_PARTICLES, possible) // MOVES * MOVES
 
 
 def _check(
@@ -226,17 +219,11 @@ def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatAr
     return log_p, np.sqrt(np.maximum(each.var(1, ddof=1), ideal) / replicates)
 
 
-def _worst(runs: Sequence[Levels]) -> Status:
-    """Return FOUND if all runs are, OUT_OF_CALLS if any is."""
-    return max((run.status for run in runs if run.status), key=list(Status).index)
-
-
 @dataclass(frozen=True, eq=False)
 class CombinedFailures:
-    """Failure probabilities of all inputs of a tally `(N,)`, and their standard errors.
+    """Failure probabilities of all inputs of a tally `(N,)`, their standard errors, and their origin.
 
-    `by_splitting` marks estimates by splitting. An input that never failed, and on which splitting
-    was not run, counts as 0 without an error.
+    An input that never failed, and on which splitting was not run, counts as 0 without an error.
     """
 
     failures: FloatArray
@@ -278,16 +265,12 @@ def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
 
 def join_rare(parts: Sequence[Rare]) -> Rare:
     """Join the results of several groups of inputs of one source."""
-    first = parts[0]
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS}
-    return Rare(
-        first.source,
-        **arrays,
-        status=tuple(status for part in parts for status in part.status),
-        particles=min(part.particles for part in parts),
-        replicates=first.replicates,
-        confidence=first.confidence,
-    )
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS
+    }
+    status = tuple(status for part in parts for status in part.status)
+    particles = min(part.particles for part in parts)
+    return replace(parts[0], **joined, status=status, particles=particles)
 
 
 def format_rare_csv(found: Mapping[str, Rare]) -> str:
@@ -296,27 +279,20 @@ def format_rare_csv(found: Mapping[str, Rare]) -> str:
     writer = csv.writer(text)
     writer.writerow(["index", "source", "p", "low", "high", "limit", "status", "calls"])
     for source, rare in found.items():
-        columns = (
-            rare.indices, rare.p, rare.low, rare.high, rare.limit, rare.status, rare.calls
-        )  # fmt: skip
-        for index, p, low, high, limit, status, calls in zip(*columns, strict=True):
-            shares = (f"{share:.6g}" for share in (p, low, high, limit))
-            writer.writerow([index, source, *shares, status.value, calls])
+        shares = zip(rare.p, rare.low, rare.high, rare.limit, strict=True)
+        rows = zip(rare.indices, shares, rare.status, rare.calls, strict=True)
+        for index, numbers, status, calls in rows:
+            texts = (f"{number:.6g}" for number in numbers)
+            writer.writerow([index, source, *texts, status.value, calls])
     return text.getvalue()
 
 
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
     """Write the file completely or not at all; `identity` identifies the run."""
     tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in RARE_ARRAYS}
-    record = {
-        "identity": identity,
-        "source": rare.source,
-        "status": [status.value for status in rare.status],
-        "particles": rare.particles,
-        "replicates": rare.replicates,
-        "confidence": rare.confidence,
-    }
-    write_record(path, tensors, record)
+    others = [field.name for field in fields(rare) if field.name not in RARE_ARRAYS]
+    record = {name: getattr(rare, name) for name in others}
+    write_record(path, tensors, record | {"identity": identity})
 
 
 def read_rare(path: Path, identity: str) -> Rare | None:

@@ -45,8 +45,7 @@ def fold_cdf(z: Tensor) -> Tensor:
 class Latent:
     """The map `(x, y, z) -> perturbation` of a source, for z of `size` standard normal numbers.
 
-    `choosing` are the coordinates that choose a mixture's component; the map is discontinuous in
-    them.
+    The map is discontinuous in `choosing`, the coordinates that choose a mixture's component.
     """
 
     source: Source

@@ -70,9 +70,8 @@ LATENTS_AT_ONCE = 2**25
 class Status(StrEnum):
     """How a search for failures ended.
 
-    With BELOW and OUT_OF_CALLS, following the margin reached no level of failures, and p is the
-    estimated probability of the last level reached. It is not a bound: failures may lie where the
-    margin does not lead.
+    With BELOW and OUT_OF_CALLS, p is the estimated probability of the last level reached. It is not a
+    bound: failures may lie where the margin does not lead.
     """
 
     FOUND = "found"
@@ -92,10 +91,10 @@ class SplittingRun:
 class Levels:
     """The state of a run, and its result once it has a `status`.
 
-    `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
-    which the run gives up, `limit` the calls it may make. `failures` counts the failures of the first
-    population, which are independent draws. `variance` is the variance of log p if all points were
-    independent, `sum (1 - share) / (share N)`; the true variance is larger.
+    `log_p` is log P(m > level), and `passed` the number of levels. The run gives up at the log p
+    `floor` and after `limit` calls. `failures` are those of the first population, which are independent
+    draws. If all points were independent, log p had the `variance` `sum (1 - share) / (share N)`; the
+    true variance is larger.
     """
 
     floor: float
@@ -166,17 +165,15 @@ def propose(
 ) -> tuple[Tensor, Tensor]:
     """Return the next states of points z `(B, S, size)`, and which of them try another component.
 
-    `beta` are the steps `(B,)`. Coordinates in `choosing` are redrawn if the uniform numbers
-    `switch` `(B, S)` are below SWITCHING_SHARE and otherwise stay: small steps would rarely lead to
-    another component.
+    `beta` are the steps `(B,)`. Coordinates in `choosing`, which small steps would rarely change, are
+    redrawn if the uniform numbers `switch` `(B, S)` are below SWITCHING_SHARE and otherwise stay.
     """
     step = beta.to(z)[:, None, None]
     moved = (1 - step.square()).sqrt() * z + step * noise
     if switch is None:
         return moved, torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
     switching = switch < SWITCHING_SHARE
-    fresh = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
-    moved[..., choosing] = fresh
+    moved[..., choosing] = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
     return moved, switching
 
 
@@ -193,8 +190,8 @@ def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
 class MarginJudge:
     """Margins `max_{j != y} h_j - h_y` of points z; an input fails if its margin is >= 0.
 
-    `calls` counts the images judged, `correct` those that did not fail. If memory runs out, the
-    micro-batch is halved.
+    `calls` counts the images, `correct` those that did not fail. If memory runs out, micro-batches are
+    halved.
     """
 
     def __init__(self, model: FrozenClassifier, latent: Latent, micro_batch: int) -> None:
@@ -207,17 +204,14 @@ class MarginJudge:
     def margins(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
         """Map images `(B, C, H, W)`, labels `(B,)` and points `(B, S, size)` to margins `(B, S)`.
 
-        The perturbed image is x under `push(z)`, clipped as in every measurement. Margins are
-        doubles on the CPU.
+        The perturbed image is x under `push(z)`, clipped as in every measurement. Margins are doubles.
         """
         images = max(self.micro_batch, NUMBERS_AT_ONCE // x[0].numel())
         inputs = max(1, images // z.shape[1])
         rows = []
-        for start in range(0, len(x), inputs):
-            at = slice(start, start + inputs)
-            columns = [
-                self._some(x[at], y[at], some, indices[at]) for some in z[at].split(images, dim=1)
-            ]
+        for at in (slice(start, start + inputs) for start in range(0, len(x), inputs)):
+            parts = z[at].split(images, dim=1)
+            columns = [self._some(x[at], y[at], part, indices[at]) for part in parts]
             rows.append(torch.cat(columns, dim=1))
         found = torch.cat(rows)
         self.calls += found.numel()
@@ -226,9 +220,8 @@ class MarginJudge:
 
     def _some(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
         delta = self.latent.push(x, y, z, indices)
-        logits = self._logits(
-            perturbed(x.unsqueeze(1), delta, self.latent.source.budget).flatten(0, 1)
-        )
+        images = perturbed(x.unsqueeze(1), delta, self.latent.source.budget).flatten(0, 1)
+        logits = self._logits(images)
         check_finite(logits, self.model.classifier.name)
         margins = margin(*self.model.to_classes(logits, y.repeat_interleave(z.shape[1])))
         # Convert to double on the CPU, because some devices lack doubles.

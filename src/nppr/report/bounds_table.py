@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from nppr.core.tally import Claim, Metric
-from nppr.report.at_least_line import coverage, noise_words, stated_bound
 from nppr.report.model import ReportRecord
 from nppr.report.number import BoundSubject, Number, StatedInterval
 from nppr.report.printed_numbers import percent
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.quotes import coverage, noise_words, stated_bound
+from nppr.report.tables import EMPTY, Cell, Column, Table
 from nppr.statistics.noise_sets import RATIO
-
-_EMPTY = Cell(None, "")
 
 _HEADINGS = {
     "test_set": "may see the input:\nthis test set ≥ %",
@@ -40,21 +38,17 @@ def bounds_table(report: ReportRecord) -> Table:
             cells["patterns"] = Cell.of(row.draws)
     shown = [name for name in _HEADINGS if any(name in cells for cells in found.values())]
     shared = any(name.startswith("shared") for name in shown)
+    wide = _WIDE if shared else ()
     columns = (
         *_set_columns(report),
         Column("draws", "draws", number=True, terminal=None),
         *([Column("patterns", "patterns", number=True, terminal=None)] if shared else []),
         *(
-            Column(
-                name, _HEADINGS[name], number=True,
-                terminal=110 if shared and name in _WIDE else 0,
-            )
+            Column(name, _HEADINGS[name], number=True, terminal=110 if name in wide else 0)
             for name in shown
         ),
-    )  # fmt: skip
-    rows = tuple(
-        tuple(cells.get(each.name, _EMPTY) for each in columns) for cells in found.values()
     )
+    rows = tuple(tuple(cells.get(each.name, EMPTY) for each in columns) for cells in found.values())
     return Table("", columns, rows)
 
 
@@ -84,28 +78,25 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     if not rows:
         return ""
     row, largest, _ = max(rows, key=lambda each: each[1].density_ratio or 0.0)
-    level = f"{100 * row.confidence:g} % confidence"
-    words = noise_words(report, largest)
-    nouns = report.budget.nouns
+    level, nouns = f"{100 * row.confidence:g} % confidence", report.budget.nouns
     may_see = f"{nouns.a_noise} that may see the input"
     stated = stated_bound(report)
-    meaning = f"Fraction of correct draws under {nouns.all_noise} of a set,"
-    meaning += f" such as {nouns.noises} {words};"
     blind_too = any(bound.sees_input is False for _, bound, _ in rows)
     if sizes:
         joint = "all lines of a claim together" if blind_too else "each line by itself"
-        meaning += (
-            f" each line is the largest set for which the value asked for is shown, {level} for"
+        reading = (
+            f"each line is the largest set for which the value asked for is shown, {level} for"
             f" {joint}, or the smallest set with its own bound if it is shown for none."
         )
     else:
         joint = "all bounds of a claim" if blind_too else "the bounds of a column"
-        meaning += f" {joint} hold together, {level}."
-    parts = [meaning]
+        reading = f"{joint} hold together, {level}."
+    meaning = f"Fraction of correct draws under {nouns.all_noise} of a set, such as {nouns.noises}"
+    parts = [f"{meaning} {noise_words(report, largest)}; {reading}"]
     if any(row.metric is Metric.INFIMUM and bound.sees_input for row, bound, _ in rows):
         parts.append(f"An estimate is not a bound; that for {may_see} is too high on average.")
     named = largest if report.budget.parameters else stated and stated.bound
-    parts += [coverage(report, named)] if named else []
+    parts.append(coverage(report, named) if named else "")
     if blind_too:
         parts.append(
             f"The bound for {may_see} also holds for {nouns.blind_noise}, so the larger of the two is"
@@ -128,19 +119,19 @@ def _bound_rows(report: ReportRecord) -> list[tuple[Number, BoundSubject, Stated
 def _set_columns(report: ReportRecord) -> list[Column]:
     """The columns that name a set: its kind for programs, c and d or e where it has them."""
     bounds = [bound for _, bound, _ in _bound_rows(report)]
-    mass = any(bound.noise_set in ("contaminated", "tv") for bound in bounds)
-    has_c = any(bound.density_ratio is not None for bound in bounds)
-    has_size = any(bound.size is not None for bound in bounds)
+    size = "d" if any(bound.noise_set in ("contaminated", "tv") for bound in bounds) else "e"
+    c_width = None if all(bound.density_ratio is None for bound in bounds) else 0
+    size_width = None if all(bound.size is None for bound in bounds) else 0
     return [
         Column("noise_set", "set", terminal=None),
-        Column("density_ratio", "c", number=True, terminal=0 if has_c else None),
-        Column("size", "d" if mass else "e", number=True, terminal=0 if has_size else None),
+        Column("density_ratio", "c", number=True, terminal=c_width),
+        Column("size", size, number=True, terminal=size_width),
     ]
 
 
 def _set_cells(bound: BoundSubject) -> dict[str, Cell]:
     def number(value: float | None) -> Cell:
-        return _EMPTY if value is None else Cell(value, f"{value:g}")
+        return EMPTY if value is None else Cell(value, f"{value:g}")
 
     return {
         "noise_set": Cell.of(bound.noise_set or RATIO),

@@ -13,7 +13,7 @@ from nppr.core.tally import Claim, Metric
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, PrintedNumber
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.tables import EMPTY, Cell, Column, Table
 from nppr.statistics.noise_sets import Offset
 
 
@@ -28,20 +28,16 @@ class Ends:
 
     @property
     def low(self) -> float:
-        """The lower end."""
         return self.least.low
 
     @property
     def high(self) -> float:
-        """The upper end."""
         return self.most.high
 
     def printed(self, numbers: Numbers) -> tuple[str | PrintedNumber, str | PrintedNumber]:
         """Both ends as they are printed."""
-        return (
-            numbers.of(self.at_least, "low", self.least),
-            numbers.of(self.at_most, "high", self.most),
-        )
+        low = numbers.of(self.at_least, "low", self.least)
+        return low, numbers.of(self.at_most, "high", self.most)
 
     def text(self, numbers: Numbers, kind: type[str] = str) -> str:
         """The bracket as it is printed; `kind` is Markup on a page.
@@ -60,6 +56,11 @@ class Bracket:
     sigma: float
     steps: float
     ends: Mapping[Claim, Ends]
+
+    @property
+    def any_ends(self) -> Ends:
+        """The ends of the first claim."""
+        return next(iter(self.ends.values()))
 
     @property
     def radius(self) -> str:
@@ -145,19 +146,21 @@ def bracket_table(report: ReportRecord) -> Table:
     )
     rows = []
     for each in brackets_of(report):
-        first = next(iter(each.ends.values())).at_most
-        cells = [
-            Cell(each.steps * each.sigma, each.radius),
-            Cell(each.steps, f"{each.steps:.4g}"),
-        ]
-        for claim in _CLAIMS:
-            ends = each.ends.get(claim)
-            cells.append(_ends_cell(numbers, ends) if ends else Cell(None, ""))
-        observed = Cell.made_of(first.value, numbers.of(first))
-        rows.append((*cells, observed, Cell.made_of(first.calls, numbers.of(first, "calls"))))
+        first = each.any_ends.at_most
+        rows.append(
+            (
+                Cell(each.steps * each.sigma, each.radius),
+                Cell(each.steps, f"{each.steps:.4g}"),
+                *(_ends_cell(numbers, each.ends.get(claim)) for claim in _CLAIMS),
+                Cell.made_of(first.value, numbers.of(first)),
+                Cell.made_of(first.calls, numbers.of(first, "calls")),
+            )
+        )
     return Table("", columns, tuple(rows))
 
 
-def _ends_cell(numbers: Numbers, ends: Ends) -> Cell:
+def _ends_cell(numbers: Numbers, ends: Ends | None) -> Cell:
+    if ends is None:
+        return EMPTY
     low, high = ends.printed(numbers)
     return Cell.made_of((ends.low, ends.high), "[", low, ", ", high, "]")

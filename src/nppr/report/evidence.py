@@ -1,7 +1,7 @@
 """Pictures beside the numbers of a page: the worst inputs, draws of learned laws, parameters.
 
 `evidence.safetensors` in the run folder holds it: tensors by name, everything else in its
-record. `SHAPES` are those of its tensors: `n` inputs, `m` draws, `K` components, images `C H W`,
+record. Beside each tensor is its shape: `n` inputs, `m` draws, `K` components, images `C H W`,
 `P` parameters of a transformation.
 """
 
@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import Annotated, TypeVar, get_type_hints
 
 import torch
+from torch import Tensor
 
 from nppr.errors import RecordError, RunFolderError
 from nppr.system.records import read_record, shorten_error, write_record
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2
@@ -40,20 +38,15 @@ class Worst:
     shown.
     """
 
-    SHAPES: ClassVar[Mapping[str, str]] = {
-        "indices": "n", "labels": "n", "taken_for": "n", "rates": "n", "clean": "n C H W",
-        "delta": "n C H W", "perturbed": "n C H W", "parameters": "n P",
-    }  # fmt: skip
-
     source: str
-    indices: Tensor
-    labels: Tensor
-    taken_for: Tensor
-    rates: Tensor
-    clean: Tensor
-    delta: Tensor
-    perturbed: Tensor
-    parameters: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    indices: Annotated[Tensor, "n"]
+    labels: Annotated[Tensor, "n"]
+    taken_for: Annotated[Tensor, "n"]
+    rates: Annotated[Tensor, "n"]
+    clean: Annotated[Tensor, "n C H W"]
+    delta: Annotated[Tensor, "n C H W"]
+    perturbed: Annotated[Tensor, "n C H W"]
+    parameters: Annotated[Tensor, "n P"] = field(default_factory=lambda: torch.zeros(0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +60,16 @@ class NoiseDraws:
     `projected`: the means along these directions, less their own mean.
     """
 
-    SHAPES: ClassVar[Mapping[str, str]] = {
-        "indices": "n", "labels": "n", "many": "n m C h w", "few": "f M C h w", "weights": "n K",
-        "means": "K D", "stds": "K D", "covariances": "K d d", "projected": "K d",
-    }  # fmt: skip
-
     source: str
-    indices: Tensor
-    labels: Tensor
-    many: Tensor
-    few: Tensor
-    weights: Tensor
-    means: Tensor
-    stds: Tensor
-    covariances: Tensor
-    projected: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    indices: Annotated[Tensor, "n"]
+    labels: Annotated[Tensor, "n"]
+    many: Annotated[Tensor, "n m C h w"]
+    few: Annotated[Tensor, "f M C h w"]
+    weights: Annotated[Tensor, "n K"]
+    means: Annotated[Tensor, "K D"]
+    stds: Annotated[Tensor, "K D"]
+    covariances: Annotated[Tensor, "K d d"]
+    projected: Annotated[Tensor, "K d"] = field(default_factory=lambda: torch.zeros(0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +79,9 @@ class Profile:
     `correct` of `tried` inputs were classified correctly, int64, one draw of each in every bin.
     """
 
-    SHAPES: ClassVar[Mapping[str, str]] = {"correct": "P b", "tried": "P b"}
-
     source: str
-    correct: Tensor
-    tried: Tensor
+    correct: Annotated[Tensor, "P b"]
+    tried: Annotated[Tensor, "P b"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +91,12 @@ class Strip:
     `images` are uint8, `parameters` float32, `taken_for` int64 is the answer to each image.
     """
 
-    SHAPES: ClassVar[Mapping[str, str]] = {
-        "indices": "n", "labels": "n", "taken_for": "n s", "images": "n s C H W", "parameters": "n s P",
-    }  # fmt: skip
-
     source: str
-    indices: Tensor
-    labels: Tensor
-    taken_for: Tensor
-    images: Tensor
-    parameters: Tensor
+    indices: Annotated[Tensor, "n"]
+    labels: Annotated[Tensor, "n"]
+    taken_for: Annotated[Tensor, "n s"]
+    images: Annotated[Tensor, "n s C H W"]
+    parameters: Annotated[Tensor, "n s P"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +112,12 @@ class Evidence:
 _Entry = TypeVar("_Entry", Worst, NoiseDraws, Profile, Strip)
 
 
+def _shapes_of(kind: type[object]) -> dict[str, str]:
+    """The shapes of the tensors of a record, by their names."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if name != "source"}
+
+
 def write_evidence(folder: Path, evidence: Evidence) -> None:
     """Write the file, whole or not at all."""
     tensors: dict[str, Tensor] = {}
@@ -138,7 +126,7 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
         entries = getattr(evidence, group.name)
         names[group.name] = [entry.source for entry in entries]
         for number, entry in enumerate(entries):
-            for name in entry.SHAPES:
+            for name in _shapes_of(type(entry)):
                 value = getattr(entry, name)
                 tensors[f"{group.name}.{number}.{name}"] = value.contiguous().cpu()
     write_record(folder / EVIDENCE, tensors, {"format": _FORMAT, "names": names})
@@ -179,7 +167,7 @@ def _entries(
     for number, source in enumerate(listed):
         values = {
             name: tensors[f"{group}.{number}.{name}"]
-            for name in kind.SHAPES
+            for name in _shapes_of(kind)
             if name not in optional or f"{group}.{number}.{name}" in tensors
         }
         found.append(kind(source, **values))
@@ -195,7 +183,7 @@ def _faults(record: Worst | NoiseDraws | Profile | Strip) -> Iterator[str]:
     """
     optional = {each.name for each in fields(record) if each.default_factory is not MISSING}
     sizes: dict[str, int] = {}
-    for name, shape in record.SHAPES.items():
+    for name, shape in _shapes_of(type(record)).items():
         value, letters = getattr(record, name), shape.split()
         if value.is_floating_point() == (name in _WHOLE):
             kind = "whole" if name in _WHOLE else "real"

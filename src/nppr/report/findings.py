@@ -18,19 +18,11 @@ from nppr.report.number import MERGED, LearnedSubject, Number
 from nppr.report.per_input import PerInput
 from nppr.statistics.paired import Share
 
-ORDER = (
-    Metric.ACCURACY,
-    Metric.AR,
-    Metric.NPPR,
-    Metric.PR,
-    Metric.CORRUPTION,
-    Metric.BOUND,
-    Metric.STRESS,
-)
-"""Metrics in a table, in the order of the theory: AR <= NPPR <= PR."""
-
 SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics that are fractions of inputs, in the order of a table; more is better in all of them."""
+
+ORDER = (*SHARES, Metric.BOUND, Metric.STRESS)
+"""Metrics in a table, in the order of the theory: AR <= NPPR <= PR."""
 
 Key = tuple[Metric, str]
 """A metric and the name of a number."""
@@ -66,9 +58,8 @@ def table_rows(report: ReportRecord) -> list[Number]:
         learned = row.learned.place if row.learned else (0.0, 0, 0)
         return (ORDER.index(row.metric), *learned, value)
 
-    return sorted(
-        (row for row in rows if not (row.with_references and row.tally in alone)), key=place
-    )
+    shown = (row for row in rows if not (row.with_references and row.tally in alone))
+    return sorted(shown, key=place)
 
 
 def bounds_of(report: ReportRecord) -> list[Number]:
@@ -170,13 +161,13 @@ def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
     """Return the lines of every source; all have the same inputs in the same order."""
     if per_input is None:
         return {}
-    lines = {name: _sorted(per_input.of(name)) for name in per_input.sources}
+    sources = {name: per_input.of(name) for name in per_input.sources}
+    lines = {name: each.at(each["index"].argsort(kind="stable")) for name, each in sources.items()}
     first = next(iter(lines.values()), None)
     for source, each in lines.items():
         assert first is not None
-        same = all(
-            np.array_equal(each[column], first[column]) for column in ("index", "clean_correct")
-        )
+        columns = "index", "clean_correct"
+        same = all(np.array_equal(each[name], first[name]) for name in columns)
         if not same or each["draws"].min() < 1:
             raise RunFolderError(
                 f"`run` must hold a per_input.csv with the same inputs for every source, in"
@@ -224,10 +215,8 @@ def _rates(lines: dict[str, PerInput], row: Number) -> FloatArray | None:
     """Fraction of correct draws per input; of attacks and corruptions, whether all were."""
     if row.tally not in lines:
         return None
-    correct, draws = lines[row.tally]["correct"], lines[row.tally]["draws"]
-    every = row.metric.is_outcome
-    rates: FloatArray = (correct == draws).astype(np.float64) if every else correct / draws
-    return rates
+    rates: FloatArray = lines[row.tally]["correct"] / lines[row.tally]["draws"]
+    return (rates == 1).astype(np.float64) if row.metric.is_outcome else rates
 
 
 def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
@@ -236,8 +225,3 @@ def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
     inside = [each for source, each in lines.items() if source not in outside]
     unbroken = np.all([each["correct"] == each["draws"] for each in inside], axis=0)
     return np.asarray(unbroken, dtype=np.float64)
-
-
-def _sorted(lines: PerInput) -> PerInput:
-    order = np.argsort(lines["index"], kind="stable")
-    return PerInput({name: column[order] for name, column in lines.columns.items()})

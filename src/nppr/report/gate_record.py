@@ -48,11 +48,17 @@ class Decision(Record):
     def sentence(self) -> str:
         """The verdict, the numbers observed, and why drawing ended."""
         seen = ""
-        if self.low is not None and self.high is not None:
+        if self.ends:
             observed = "" if self.value is None else f"{percent(self.value)} % observed, "
-            ends = percent(self.low, "at-least"), percent(self.high, "at-most")
-            seen = f" ({observed}{ends[0]} to {ends[1]} %, {self.draws:,} draws)"
+            seen = f" ({observed}{self.ends} %, {self.draws:,} draws)"
         return f"{self.statement}{seen}; {self.why}" if self.why else self.statement + seen
+
+    @property
+    def ends(self) -> str:
+        """The interval without its unit; empty without one."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{percent(self.low, 'at-least')} to {percent(self.high, 'at-most')}"
 
     @property
     def status(self) -> str:
@@ -110,51 +116,38 @@ class GateRecord(Record):
             Column("", f"{100 * self.confidence:g} % interval", number=True, interval=True),
             Column("draws", "draws", number=True),
             Column("claim", "applies to", terminal=None),
-            Column("statement", "statement", terminal=None),
-            Column("why", "ended because", terminal=None),
+            Column("statement", "statement", terminal=None, outside=("markdown",)),
+            Column("why", "ended because", terminal=None, outside=("markdown",)),
         )
         return Table(self.headline, columns, tuple(map(_row, self.decisions)))
 
     def notes(self) -> list[str]:
         """Return a sentence for each requirement that does not hold, and what the verdicts mean."""
+        open_ones = [each for each in self.decisions if each.verdict is not Verdict.HOLDS]
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
-        compared = any(
-            each.metric is Metric.AR and "not worse than" in each.requirement
-            for each in self.decisions
-        )
-        return [
-            *(
-                f"{each.requirement}: {each.sentence}"
-                for each in self.decisions
-                if each.verdict is not Verdict.HOLDS
-            ),
-            *([self.split] if self.split else []),
-            *([SEARCHED] * searched),
-            *([COMPARED] * compared),
+        attacked = [each.requirement for each in self.decisions if each.metric is Metric.AR]
+        notes = [
+            *(f"{each.requirement}: {each.sentence}" for each in open_ones),
+            self.split,
+            SEARCHED * searched,
+            COMPARED * any("not worse than" in each for each in attacked),
         ]
+        return [note for note in notes if note]
 
     def to_markdown(self) -> str:
         """Return a summary for a pull request."""
         notes = "".join(f"- {md_text(note)}\n" for note in self.notes())
-        shown = self.table()
-        kept = ("requirement", "status", "value", "", "draws", "claim")
-        places = [at for at, column in enumerate(shown.columns) if column.name in kept]
-        table = Table(
-            "",
-            tuple(shown.columns[at] for at in places),
-            tuple(tuple(row[at] for at in places) for row in shown.rows),
-        )
-        return f"### Robustness gate: {md_text(self.headline)}\n\n{table.to_md()}\n{notes}"
+        table = self.table().to_md()
+        return f"### Robustness gate: {md_text(self.headline)}\n\n{table}\n{notes}"
 
     def to_junit(self) -> str:
         """Return a test case for each requirement: violated is a failure, undecided an error."""
         verdicts = [each.verdict for each in self.decisions]
-        counts = {
-            "tests": len(verdicts),
-            "failures": verdicts.count(Verdict.VIOLATED),
-            "errors": verdicts.count(Verdict.UNDECIDED),
+        facts = {
+            "tests": str(len(verdicts)),
+            "failures": str(verdicts.count(Verdict.VIOLATED)),
+            "errors": str(verdicts.count(Verdict.UNDECIDED)),
         }
-        facts = {name: str(count) for name, count in counts.items()}
         suites = ElementTree.Element("testsuites", facts)
         suite = ElementTree.SubElement(suites, "testsuite", {"name": "nppr gate", **facts})
         for each in self.decisions:
@@ -164,8 +157,7 @@ class GateRecord(Record):
             if tag:
                 outcome = {"type": each.verdict.value, "message": each.statement}
                 ElementTree.SubElement(case, tag, outcome).text = each.sentence
-            output = ElementTree.SubElement(case, "system-out")
-            output.text = each.sentence
+            ElementTree.SubElement(case, "system-out").text = each.sentence
         ElementTree.indent(suites)
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -176,16 +168,11 @@ class GateRecord(Record):
 
 def _row(each: Decision) -> tuple[Cell, ...]:
     interval = None if each.low is None or each.high is None else (each.low, each.high)
-    ends = (
-        f"{percent(interval[0], 'at-least')} to {percent(interval[1], 'at-most')}"
-        if interval
-        else ""
-    )
     return (
         Cell.of(each.requirement),
         Cell(each.status, each.status, strong=each.verdict is not Verdict.HOLDS),
         Cell(each.value, "" if each.value is None else percent(each.value)),
-        Cell(interval, ends),
+        Cell(interval, each.ends),
         Cell(each.draws or None, f"{each.draws:,}" if each.draws else ""),
         Cell.of(each.claim and each.claim.value),
         Cell.of(each.statement),

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nppr.core.tally import Metric
-from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import by_width, find_attacked, headline_of, table_rows
-from nppr.report.model import ReportRecord, Rung
+from nppr.report.model import ReportRecord
 from nppr.report.number import Number
 from nppr.report.printed_numbers import Numbers
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.quotes import at_least_line, stated_bound
+from nppr.report.tables import EMPTY, Cell, Column, Table
 
-_EMPTY = Cell(None, "")
 AT_LEAST = "at least"
 
 _ENDS = {
@@ -42,21 +41,18 @@ class Step:
 def steps_of(report: ReportRecord) -> list[Step]:
     """Return the rows of the ladder, from PR down to AR; empty without learned noise."""
     rows = table_rows(report)
-    learned = [
-        (row.learned.admissible, row)
-        for row in rows
-        if row.learned and row.learned.admissible and not row.is_repeated
-    ]
+    own = [(row.learned.admissible, row) for row in rows if row.learned and not row.is_repeated]
+    learned = [(admissible, row) for admissible, row in own if admissible]
     if not learned:
         return []
-    floors = sorted({admissible.floor for admissible, _ in learned})
+    least, nouns = min(admissible.floor for admissible, _ in learned), report.budget.nouns
     known = (row for row in rows if row.is_fixed)
     ends = {Metric.PR: next(known, None), Metric.AR: find_attacked(report)}
-    nouns = report.budget.nouns
-    words = {metric: text.format(nouns=nouns) for metric, text in _ENDS.items()}
     top, bottom = (
-        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: row})] if row else []
-        for metric, row in ends.items()
+        [Step(f"{end.value}, {row.name}", _ENDS[end].format(nouns=nouns), {least: row})]
+        if row
+        else []
+        for end, row in ends.items()
     )
     steps = []
     sets = {replace(admissible, floor=0.0) for admissible, _ in learned}
@@ -76,10 +72,8 @@ def ladder_table(report: ReportRecord) -> Table:
     law = report.budget.nouns.noise
 
     def cell(row: Number | None) -> Cell:
-        if row is None:
-            return _EMPTY
-        if row.value is None:
-            return Cell(None, "failed")
+        if row is None or row.value is None:
+            return Cell(None, "failed") if row else EMPTY
         text = numbers.claim(row, row.quoted, cell=True, kind=str)
         parts = (numbers.claim(row, row.quoted, cell=True),)
         return Cell(row.value, text, strong=row is quoted, parts=parts)
@@ -94,12 +88,8 @@ def ladder_table(report: ReportRecord) -> Table:
             Column("threat", "which threat it is", terminal=None),
         ),
         tuple(
-            (
-                Cell.of(step.name),
-                *(cell(step.numbers.get(floor)) for floor in floors),
-                Cell.of(step.threat),
-            )
-            for step in steps
+            (Cell.of(each.name), *map(cell, map(each.numbers.get, floors)), Cell.of(each.threat))
+            for each in steps
         ),
         marked=next((at for at, s in enumerate(steps) if quoted in s.numbers.values()), None),
     )
@@ -115,62 +105,56 @@ def threat_table(report: ReportRecord) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def _spread(rung: Rung) -> Cell:
-    """Print the spread; one search shows nothing of it."""
-    return Cell.of("-") if rung.spread is None else Cell(rung.spread, f"{100 * rung.spread:.1f}")
-
-
 def search_table(report: ReportRecord) -> Table:
     """Return how well each worst noise was searched for; values in %, spread in percentage points."""
     numbers = Numbers(report)
 
-    def number(at: int, form: str, name: str) -> Cell:
-        value = getattr(report.ladder[at], name)
-        return (
-            _EMPTY if value is None else Cell.made_of(value, numbers.at(form, "ladder", at, name))
-        )
+    def number(form: str, name: str) -> Callable[[int], Cell]:
+        def cell(at: int) -> Cell:
+            value = getattr(report.ladder[at], name)
+            if value is None:
+                return EMPTY
+            return Cell.made_of(value, numbers.at(form, "ladder", at, name))
+
+        return cell
 
     def calls(at: int) -> Cell:
         rung = report.ladder[at]
         per = "" if rung.dependency.is_fitted else "/input"
         return Cell.made_of(rung.calls, numbers.at("count", "ladder", at, "calls"), per)
 
+    def spread(at: int) -> Cell:
+        """Print the spread; one search shows nothing of it."""
+        found = report.ladder[at].spread
+        return Cell.of("-") if found is None else Cell(found, f"{100 * found:.1f}")
+
     def strongest(at: int) -> Cell:
         rung = report.ladder[at]
         if rung.strongest is None:
-            return _EMPTY
+            return EMPTY
         value = numbers.at("percent", "ladder", at, "strongest_value")
         return Cell.made_of(rung.strongest_value, f"{rung.strongest} ", value)
 
-    columns: tuple[tuple[Column, Callable[[int], Cell]], ...] = (
-        (Column("rho", "rho"), lambda at: number(at, "plain", "floor")),
+    def column(name: str, heading: str = "", terminal: int | None = 0) -> Column:
+        return Column(name, heading or name, number=True, terminal=terminal)
+
+    columns: list[tuple[Column, Callable[[int], Cell]]] = [
+        (Column("rho", "rho"), number("plain", "floor")),
         (Column("rung", "rung"), lambda at: Cell.of(report.ladder[at].dependency.value)),
-        # A terminal shows it in the ladder above.
-        (
-            Column("value", "value", number=True, terminal=90),
-            lambda at: number(at, "percent", "value"),
-        ),
-        (Column("calls", "calls", number=True), calls),
-        (Column("half", "half", number=True), lambda at: number(at, "percent", "half")),
-        (Column("full", "all", number=True), lambda at: number(at, "percent", "full")),
-        (Column("spread", "spread", number=True), lambda at: _spread(report.ladder[at])),
-        (Column("fit", "fit", number=True), lambda at: number(at, "percent", "fit")),
-        (
-            Column("smaller_radius", "1-rho", number=True),
-            lambda at: number(at, "percent", "smaller_radius"),
-        ),
-        (Column("strongest", "rival", number=True), strongest),
-        (
-            Column("select_inputs", "inputs (half, all)", number=True, terminal=None),
-            lambda at: number(at, "count", "select_inputs"),
-        ),
-    )
-    if all(rung.smaller_radius is None for rung in report.ladder):  # as under a transformation
-        columns = tuple(each for each in columns if each[0].name != "smaller_radius")
-    order = sorted(
-        range(len(report.ladder)),
-        key=lambda at: (report.ladder[at].floor, report.ladder[at].dependency.depth),
-    )
+        (column("value", terminal=90), number("percent", "value")),  # also in the ladder above
+        (column("calls"), calls),
+        (column("half"), number("percent", "half")),
+        (column("full", "all"), number("percent", "full")),
+        (column("spread"), spread),
+        (column("fit"), number("percent", "fit")),
+        (column("smaller_radius", "1-rho"), number("percent", "smaller_radius")),
+        (column("strongest", "rival"), strongest),
+        (column("select_inputs", "inputs (half, all)", None), number("count", "select_inputs")),
+    ]
+    if not _has_smaller_radius(report):
+        columns = [each for each in columns if each[0].name != "smaller_radius"]
+    places = [(rung.floor, rung.dependency.depth) for rung in report.ladder]
+    order = sorted(range(len(places)), key=places.__getitem__)
     law = report.budget.nouns.noise
     return Table(
         f"How well each worst {law} was searched for: observed %, spread in percentage points",
@@ -193,9 +177,13 @@ SEARCH_WORDS = {
 
 def search_words(report: ReportRecord) -> dict[str, str]:
     """Explain the columns of the table of searches in the words of the budget."""
-    shown = {column.name for column in search_table(report).columns}
     return {
         name: words.format(nouns=report.budget.nouns)
         for name, words in SEARCH_WORDS.items()
-        if name != "1-rho" or "smaller_radius" in shown
+        if name != "1-rho" or _has_smaller_radius(report)
     }
+
+
+def _has_smaller_radius(report: ReportRecord) -> bool:
+    """Whether the smaller radius was tried; under a transformation it was not."""
+    return any(rung.smaller_radius is not None for rung in report.ladder)

@@ -56,6 +56,10 @@ class DataRecord(Record):
     task_kind: str | None = None
     """Such as `regression`; None for the label, and for a task that does not state it."""
 
+    def class_name(self, label: int) -> str:
+        """The name of a class, or its number if the data have no names."""
+        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+
     @property
     def kind(self) -> str:
         """Kind of an input: an image, a signal, a table or any other tensor."""

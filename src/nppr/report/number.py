@@ -61,7 +61,6 @@ class StatedInterval(Record):
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends."""
         return self.low, self.high
 
     @property
@@ -209,7 +208,6 @@ class BoundSubject(_Subject):
 
     @property
     def bounded(self) -> NoiseSet | None:
-        """The set of noise."""
         if self.noise_set is None:
             return None
         return make_set(self.noise_set, self.size, self.density_ratio)
@@ -273,17 +271,14 @@ class Number(Record):
 
     @property
     def source(self) -> str:
-        """The source, as it is written on a command line."""
         return self.subject.source
 
     @property
     def name(self) -> str:
-        """The name for readers, unique within a metric."""
         return self.subject.name
 
     @property
     def radius(self) -> float | None:
-        """Radius of the budget; None for sources without one."""
         return self.subject.radius
 
     @property

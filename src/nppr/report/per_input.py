@@ -45,12 +45,15 @@ class PerInput:
     @property
     def sources(self) -> list[str]:
         """The sources in the order of the lines."""
-        return list(dict.fromkeys(self.columns["source"].tolist()))
+        return list(dict.fromkeys(self["source"].tolist()))
 
     def of(self, source: str) -> PerInput:
         """The lines of one source."""
-        rows = self.columns["source"] == source
-        return PerInput({name: column[rows] for name, column in self.columns.items()})
+        return self.at(self["source"] == source)
+
+    def at(self, places: np.ndarray[Any, Any]) -> PerInput:
+        """The lines at some places, in this order, or those for which a mask is true."""
+        return PerInput({name: column[places] for name, column in self.columns.items()})
 
     def to_csv(self) -> str:
         """The text of `per_input.csv`."""
@@ -80,10 +83,7 @@ class PerInput:
         """Yield the faults of these lines, given the number of classes and inputs."""
         limits: dict[str, tuple[float, Any]] = {
             "label": (0, classes - 1),
-            "clean_correct": (0, 1),
-            "rate": (0, 1),
-            "low": (0, 1),
-            "high": (0, 1),
+            **dict.fromkeys(("clean_correct", "rate", "low", "high"), (0, 1)),
             "draws": (1, np.inf),
             "correct": (0, self["draws"]),
         }
@@ -109,7 +109,6 @@ def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> P
     """The lines of all tallies, with the exact binomial interval of every input."""
     columns: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in COLUMNS}
     for source, tally in tallies.items():
-        low, high = intervals(tally, confidence)
         number = len(tally.indices)
         found = (
             tally.indices,
@@ -119,8 +118,7 @@ def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> P
             np.full(number, tally.draws),
             tally.correct,
             tally.rates,
-            low,
-            high,
+            *intervals(tally, confidence),
         )
         for name, column in zip(COLUMNS, found, strict=True):
             columns[name].append(column)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from markupsafe import Markup
 from rich.console import Console
 
-from nppr.core.radius import parse_radius
 from nppr.core.tally import Direction, Metric
-from nppr.report.at_least_line import at_least_line, stated_bound
-from nppr.report.findings import bounds_of, headline_of, not_followed, table_rows
+from nppr.report.findings import bounds_of, headline_of, not_followed, table_rows, worst_slices
 from nppr.report.ladder_tables import (
     ladder_table,
     search_table,
@@ -23,12 +22,11 @@ from nppr.report.ladder_tables import (
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
-from nppr.report.slices_table import worst_words
-from nppr.report.tables import Cell, Column, Table
+from nppr.report.quotes import at_least_line, radius_text, stated_bound
+from nppr.report.tables import EMPTY, Cell, Column, Output, Table
 from nppr.settings import RARE_ACCURACY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
-_EMPTY = Cell(None, "")
 _BAR = 20
 
 _NAMES = {metric: metric.value for metric in Metric} | {Metric.CORRUPTION: "corrupted"}
@@ -62,18 +60,24 @@ class _FlagLink:
         return Markup('<a href="#flag-{0}">{0}</a>').format(self.flag)
 
 
+def _missing(row: Number) -> Cell:
+    return Cell(None, "skipped" if row.flags else "failed")
+
+
 def _value(numbers: Numbers, row: Number) -> Cell:
     if row.value is None:
-        return Cell(None, "skipped" if row.flags else "failed")
+        return _missing(row)
     sign = "≥ " if row.is_lower_bound else ""
     return Cell.made_of(row.value, sign, numbers.of(row))
 
 
 def _interval(numbers: Numbers, row: Number) -> Cell:
-    return _EMPTY if row.own is None else _ends(numbers, row, row.own)
+    return _ends(numbers, row, row.own)
 
 
-def _ends(numbers: Numbers, row: Number, used: StatedInterval) -> Cell:
+def _ends(numbers: Numbers, row: Number, used: StatedInterval | None) -> Cell:
+    if used is None:
+        return EMPTY
     ends = numbers.of(row, "low", used), "-", numbers.of(row, "high", used)
     return Cell.made_of(used.ends, *ends, "*" if used.is_untested else "")
 
@@ -84,9 +88,7 @@ def _guaranteed(numbers: Numbers, row: Number) -> Cell:
     Under a search for bad noise only its upper end applies to the worst noise.
     """
     found = row.guaranteed
-    if found is None:
-        return _EMPTY
-    if row.is_upper_bound:
+    if found is not None and row.is_upper_bound:
         return Cell.made_of(found.ends, "≤ ", numbers.of(row, "high", found))
     return _ends(numbers, row, found)
 
@@ -97,22 +99,31 @@ def _normalised(numbers: Numbers, row: Number) -> Cell:
     metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
     found = numbers.report.headline(row.name, metric)
     if found is None or found.value is None or found.radius != row.radius:
-        return _EMPTY
+        return EMPTY
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
 def _short(numbers: Numbers, row: Number) -> Cell:
     """What may be claimed, as a cell of the ladder states it."""
     if row.value is None:
-        return Cell(None, "skipped" if row.flags else "failed")
+        return _missing(row)
     return Cell(row.value, numbers.claim(row, cell=True, kind=str))
 
 
 def _count(field: str) -> Callable[[Numbers, Number], Cell]:
-    def cell(numbers: Numbers, row: Number) -> Cell:
-        if row.value is None:
-            return _EMPTY
-        return Cell.made_of(getattr(row, field), numbers.of(row, field))
+    return lambda numbers, row: (
+        EMPTY if row.value is None else Cell.made_of(getattr(row, field), numbers.of(row, field))
+    )
+
+
+def _fact(path: str) -> Callable[[Numbers, Number], Cell]:
+    """A fact of the number that is printed as it is; empty if any part of the path is None."""
+
+    def cell(_: Numbers, row: Number) -> Cell:
+        value: Any = row
+        for name in path.split("."):
+            value = None if value is None else getattr(value, name)
+        return Cell.of(value)
 
     return cell
 
@@ -139,7 +150,7 @@ def _flags_on(numbers: Numbers, row: Number) -> Cell:
 def _bar(_: Numbers, row: Number) -> Cell:
     """The value as a bar and its interval as a band, on an axis from 0 to 100 %; a loss has none."""
     if row.value is None or row.own is None or row.metric.is_loss:
-        return _EMPTY
+        return EMPTY
     end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, *row.own.ends))
     band = range(min(first, _BAR - 1), max(first + 1, last))
     return Cell.of("".join("▒" if i in band else "█" if i < end else " " for i in range(_BAR)))
@@ -155,74 +166,58 @@ DIRECTIONS = {
 
 def _data(name: str, *, interval: bool = False) -> Column:
     """A column for programs alone: CSV, JSON and data frames."""
-    return Column(
-        name, name, interval=interval, terminal=None, page=False, latex=False, markdown=False
-    )
+    outside: tuple[Output, ...] = ("page", "markdown", "latex")
+    return Column(name, name, interval=interval, terminal=None, outside=outside)
 
 
-RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
+def _wide(name: str, heading: str, *outside: Output, number: bool = False) -> Column:
+    """A column for which neither terminals nor papers have room."""
+    return Column(name, heading, number=number, terminal=None, outside=("latex", *outside))
+
+
+_Made = Callable[[Numbers, Number], Cell]
+RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
-    (Column("source", "source"), lambda _, row: Cell.of(row.name)),
-    (Column("value", "value{unit}", number=True, latex=False), _value),
-    (Column("interval", "{level} interval", number=True, interval=True, latex=False), _interval),
-    (Column("guaranteed", "guaranteed", number=True, interval=True, latex=False), _guaranteed),
-    (Column("normalised", "/ clean", number=True, latex=False), _normalised),
+    (Column("source", "source"), _fact("name")),
+    (Column("value", "value{unit}", number=True, outside=("latex",)), _value),
+    (Column("interval", "{level} interval", number=True, interval=True, outside=("latex",)), _interval),
+    (Column("guaranteed", "guaranteed", number=True, interval=True, outside=("latex",)), _guaranteed),
+    (Column("normalised", "/ clean", number=True, outside=("latex",)), _normalised),
     # A paper has no room for more: what may be claimed, in the short form.
     (
-        Column(
-            "short",
-            "result{unit} ({level} confidence)",
-            number=True,
-            files=False,
-            page=False,
-            terminal=None,
-            latex=True,
-        ),
+        Column("short", "result{unit} ({level} confidence)", number=True, terminal=None,
+               outside=("page", "markdown", "data")),
         _short,
     ),
     # The page has a sentence for every number instead.
     (
-        Column("statement", "may be claimed", terminal=None, page=False, latex=False),
+        _wide("statement", "may be claimed", "page"),
         lambda numbers, row: Cell.of(None if row.value is None else numbers.claim(row, kind=str)),
     ),
     # The page states the inputs once, above the table.
-    (
-        Column("inputs", "inputs", number=True, terminal=None, page=False, latex=False),
-        _count("inputs"),
-    ),
+    (_wide("inputs", "inputs", "page", number=True), _count("inputs")),
     (Column("draws", "draws", number=True), _count("draws")),
-    (Column("calls", "calls", number=True, terminal=None, latex=False), _count("calls")),
-    (
-        Column("method", "method", terminal=None, latex=False),
-        lambda _, row: Cell.of(row.own.method if row.own else None),
-    ),
-    (
-        Column("claim", "applies to", terminal=None, latex=False),
-        lambda _, row: Cell.of(row.own.claim.value if row.own else None),
-    ),
-    (Column("flags", "flags", terminal=None, latex=False), _flags),
+    (_wide("calls", "calls", number=True), _count("calls")),
+    (_wide("method", "method"), _fact("own.method")),
+    (_wide("claim", "applies to"), _fact("own.claim.value")),
+    (_wide("flags", "flags"), _flags),
     # The page lists errors below the table.
-    (
-        Column("error", "error", terminal=None, page=False, latex=False),
-        lambda _, row: Cell.of(row.error),
-    ),
+    (_wide("error", "error", "page"), _fact("error")),
     # For programs that quote the number; `low` and `high` are the interval to print.
-    (
-        _data("direction"),
-        lambda _, row: Cell.of(DIRECTIONS[row.direction] if row.direction else None),
-    ),
-    (
-        _data("", interval=True),
-        lambda _, row: Cell(row.shown.ends, "") if row.shown else _EMPTY,
-    ),
-    (_data("printed_method"), lambda _, row: Cell.of(row.shown.method if row.shown else None)),
+    (_data("direction"), lambda _, row: Cell.of(row.direction and DIRECTIONS[row.direction])),
+    (_data("", interval=True), lambda _, row: Cell(row.shown.ends, "") if row.shown else EMPTY),
+    (_data("printed_method"), _fact("shown.method")),
     (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
-    (_data("radius"), lambda _, row: Cell.of(row.radius)),
-    (_data("rung"), lambda _, row: Cell.of(row.learned.rung if row.learned else None)),
-    (_data("floor"), lambda _, row: Cell.of(row.learned.floor if row.learned else None)),
+    (_data("radius"), _fact("radius")),
+    (_data("rung"), _fact("learned.rung")),
+    (_data("floor"), _fact("learned.floor")),
     (_data("all_flags"), _flags_on),
-    (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
-)
+    (
+        Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104,
+               outside=("page", "markdown", "latex", "data")),
+        _bar,
+    ),
+)  # fmt: skip
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
@@ -236,15 +231,11 @@ def table_of(
     """
     rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
     if other_radii:
-        rows += {
-            (row.radius, row.metric, row.name): row for row in report.other_radii[::-1]
-        }.values()
+        others = {(row.radius, row.metric, row.name): row for row in report.other_radii[::-1]}
+        rows += others.values()
     quoted = headline_of(report)
-    losses = any(row.metric.is_loss for row in rows)
-    heads = {
-        "level": f"{100 * report.settings.measure.confidence:g} %",
-        "unit": "" if losses else " %",
-    }
+    unit = "" if any(row.metric.is_loss for row in rows) else " %"
+    heads = {"level": _level(report), "unit": unit}
     correct = [
         round((row.value or 0) * row.inputs) if row.metric is Metric.ACCURACY else row.inputs
         for row in report.numbers
@@ -258,6 +249,10 @@ def table_of(
         grouped=True,
         marked=next((number for number, row in enumerate(rows) if row is quoted), None),
     )
+
+
+def _level(report: ReportRecord) -> str:
+    return f"{100 * report.settings.measure.confidence:g} %"
 
 
 def describe_subject(report: ReportRecord) -> str:
@@ -295,26 +290,68 @@ def as_text(report: ReportRecord, width: int) -> str:
 
 def terminal_tables(report: ReportRecord) -> list[Table]:
     """The ladder and how well it was searched, then the rows that are not on it."""
-    read = [
-        row for row in bounds_of(report) if row.bound and not row.bound.asked
-    ]  # one line states them
+    # One line states the bounds that were not asked for.
+    read = [row for row in bounds_of(report) if row.bound and not row.bound.asked]
     results, steps = table_of(report, read), steps_of(report)
     if not steps:
         return [results]
     rungs = [row for step in steps for row in step.numbers.values() if row.learned]
     ladder = ladder_table(report)
-    searched = [search_table(report)] if report.ladder else []
     return [
         replace(ladder, caption=f"{results.caption}\n\n{ladder.caption}"),
         threat_table(report),
-        *searched,
+        *([search_table(report)] if report.ladder else []),
         replace(table_of(report, [*rungs, *read]), caption="All other results"),
     ]
 
 
+CLASS = "class"
+"""The column that every run has; the page shows it as bars."""
+
+
+def slices_table(report: ReportRecord) -> Table:
+    """A row for every slice of the columns beside the data, the worst of each column first."""
+    numbers, worst = Numbers(report), worst_slices(report)
+    heading = f"{_level(report)} interval, all of a column together"
+    columns = (
+        Column("column", "column"),
+        Column("slice", "slice"),
+        Column("value", "observed %", number=True),
+        Column("", heading, number=True, interval=True),
+        Column("inputs", "inputs", number=True),
+    )
+    rows = []
+    for at, row in enumerate(report.slices):
+        if row.column == CLASS:
+            continue
+        low = numbers.at("at-least", "slices", at, "low")
+        high = numbers.at("at-most", "slices", at, "high")
+        interval = ("≤ ", high) if row.direction is Direction.UPPER_BOUND else (low, "-", high)
+        rows.append(
+            (
+                Cell.of(row.column),
+                Cell(row.name, row.name, strong=row is worst[row.column]),
+                Cell.made_of(row.value, numbers.at("percent", "slices", at, "value")),
+                Cell.made_of((row.low, row.high), *interval),
+                Cell.made_of(row.inputs, numbers.at("count", "slices", at, "inputs")),
+            )
+        )
+    return Table("", columns, tuple(rows), grouped=True)
+
+
+def worst_words(report: ReportRecord) -> str:
+    """The worst slice of each column beside the data, in a sentence; empty without any."""
+    worst = [row for row in worst_slices(report).values() if row.column != CLASS]
+    named = ", ".join(
+        f"{row.column} {row.name} ({percent(row.value)} % observed, {row.inputs:,} inputs)"
+        for row in worst
+    )
+    return f"The lowest slices observed under {worst[0].source}: {named}." if worst else ""
+
+
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
-    level = f"{100 * report.settings.measure.confidence:g} %"
+    level = _level(report)
     columns = (
         Column("floor", "rho", number=True),
         Column("at_most", f"NPPR % at most, {level} confidence", number=True),
@@ -333,7 +370,7 @@ def spectrum_table(report: ReportRecord) -> Table:
             rows.append(
                 (
                     Cell(made.family.floor, f"{made.family.floor:g}"),
-                    _EMPTY if most is None else Cell(most, percent(most, "at-most")),
+                    EMPTY if most is None else Cell(most, percent(most, "at-most")),
                     _value(numbers, row),
                     _interval(numbers, row),
                     Cell(std, f"{std:.3f}"),
@@ -347,13 +384,10 @@ def _median_notes(report: ReportRecord) -> list[str]:
     """State the median of each parameter under the learned laws of a transformation."""
     lines = []
     for made in report.distributions:
-        known = made.diagnostics.parameters
-        parts = [
-            f"{each.name} {known[each.name]:.3g} {each.unit}".strip()
-            for each in report.budget.parameters
-            if each.name in known
-        ]
-        lines += [f"{made.name}: median {', '.join(parts)}"] if parts else []
+        medians = made.diagnostics.parameters
+        shown = [each for each in report.budget.parameters if each.name in medians]
+        texts = [f"{each.name} {medians[each.name]:.3g} {each.unit}".strip() for each in shown]
+        lines += [f"{made.name}: median {', '.join(texts)}"] if texts else []
     return lines
 
 
@@ -389,11 +423,8 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     """Explain the metrics of a report, by their names in a table."""
     asked = [row for row in report.numbers if row.bound is None or row.bound.asked]
     present = {row.metric for row in asked}
-    named = " or ".join(
-        dict.fromkeys(
-            row.bound.reference for row in bounds_of(report) if row.bound and row.bound.reference
-        )
-    )
+    bounds = [row.bound for row in bounds_of(report) if row.bound]
+    named = " or ".join(dict.fromkeys(each.reference for each in bounds if each.reference))
     nouns = report.budget.nouns
     legend = {
         _NAMES[metric]: words.format(reference=nouns.refer_to(named), nouns=nouns)
@@ -409,9 +440,9 @@ def _reference_notes(report: ReportRecord) -> list[str]:
     """A line for every set whose lowest source on the select split was a reference noise."""
     won = {made.name: made.winner for made in report.distributions if made.winner}
     kind = report.budget.nouns.noise
+    worse = f"{kind} was worse than the learned {kind} on the select split"
     return [
-        f"{row.name}: {won[row.subject.noise]} {kind} was worse than the learned {kind} on the select"
-        " split"
+        f"{row.name}: {won[row.subject.noise]} {worse}"
         for row in table_rows(report)
         if row.with_references and row.subject.noise in won
     ]
@@ -458,7 +489,7 @@ def _rare_notes(report: ReportRecord) -> list[str]:
             most = percent(entry.limit, "tiny-at-most")
             line += (
                 f"; guaranteed: each of them fails with probability at most {most}, with"
-                f" {100 * report.settings.measure.confidence:g} % confidence for each alone, by its"
+                f" {_level(report)} confidence for each alone, by its"
                 f" {entry.independent_draws:,} or more independent draws"
             )
         lines.append(line)
@@ -493,18 +524,8 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             loss = "loss " if row.metric.is_loss else ""
             text = f"{row.name} {'failed' if row.value is None else loss + claim}"
             firsts.setdefault((row.name, row.metric), text)
-        level = f"{100 * report.settings.measure.confidence:g} % confidence"
-        lines.append(
-            f"{nouns.at_radius.format(radius_text(report, radius))}, {level}:"
-            f" {', '.join(firsts.values())}"
-        )
+        where = nouns.at_radius.format(radius_text(report, radius))
+        lines.append(f"{where}, {_level(report)} confidence: {', '.join(firsts.values())}")
     if lines and report.distributions:
         lines.append(nouns.scaled_briefly)
     return lines
-
-
-def radius_text(report: ReportRecord, radius: float) -> str:
-    """A radius of the run as people write it."""
-    texts = {parse_radius(text): text for text in report.settings.measure.radii}
-    texts[report.budget.radius] = report.budget.text
-    return texts.get(radius, f"{radius:g}")

@@ -1,4 +1,4 @@
-"""The folder of a finished run: reading its files, and writing what is rendered from them.
+"""The report with what renders it, and the folder of a finished run.
 
 A file that cannot be read gives one clear line.
 """
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.metadata import version as current
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from nppr.errors import RunFolderError, SpecError
 from nppr.formats import REPORT, run_folder_of
@@ -21,15 +21,78 @@ from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
-from nppr.report.report import Report
+from nppr.report.results_table import as_text, summary_of, table_of
 from nppr.system.bounded import read_text
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 PAGE = "report.html"
 _AGAIN = "Repeat the run's command to write it again."
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Report(ReportRecord):
+    """Everything one assessment found, and how; fields: `docs/report.md`."""
+
+    _per_input: PerInput | None = PrivateAttr(None)
+    _evidence: Evidence | None = PrivateAttr(None)
+
+    def with_inputs(self, per_input: PerInput | None, evidence: Evidence | None) -> Report:
+        """The same report with the other files of its run folder."""
+        report = self.model_copy()
+        report._per_input, report._evidence = per_input, evidence
+        return report
+
+    @property
+    def per_input(self) -> PerInput:
+        """One line per input and source; a report that was read alone has none."""
+        if self._per_input is None:
+            raise RunFolderError(
+                "`per_input` must be read with the report, this one was read without its folder."
+                " Example: nppr.read_run(FOLDER).report"
+            )
+        return self._per_input
+
+    def __repr__(self) -> str:
+        return f"<Report: {summary_of(self)}>"
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self, width: int = 110) -> str:
+        """The results as plain text."""
+        return as_text(self, width)
+
+    def to_html(self) -> str:
+        """The page for readers: one HTML file that needs no network."""
+        from nppr.report.page import page_of  # most runs show no page
+
+        return page_of(self, self._per_input, self._evidence)
+
+    def to_pandas(self) -> DataFrame:
+        """Return the table of results as a pandas DataFrame: one row per source and radius.
+
+        CSV and JSON have the same columns. Fractions are numbers from 0 to 1.
+        `direction` states how to read `value`, `low` and `high`: "at most" (only `high` applies to the
+        worst noise), "at least" or "estimate".
+        """
+        try:
+            from pandas import DataFrame  # an extra: most runs need none
+        except ImportError as error:
+            raise SpecError(
+                "`to_pandas` needs the package pandas, which cannot be imported."
+                " Install it: pip install 'nppr[pandas]'"
+            ) from error
+        return DataFrame(table_of(self, other_radii=True).records())
+
+    def _repr_html_(self) -> str:
+        from nppr.report.page import fragment_of
+
+        return fragment_of(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +117,11 @@ def read_run(path: str | Path) -> RunFiles:
     inputs = folder / PER_INPUT
     per_input = read_per_input(inputs) if inputs.exists() else None
     if per_input is not None:
-        _check_lines(per_input, report, inputs)
+        for fault in per_input.faults(report.data.classes, report.data.inputs.evaluate):
+            raise RunFolderError(
+                f"`run` must hold the {PER_INPUT} of its {REPORT}, in {inputs} {fault}. {_AGAIN}"
+            )
+        shares_of(report, lines_of(per_input, folder), folder)
     evidence = read_evidence(folder)
     return RunFiles(folder, report.with_inputs(per_input, evidence), per_input, evidence)
 
@@ -62,9 +129,17 @@ def read_run(path: str | Path) -> RunFiles:
 def report_path(path: str | Path) -> Path:
     """The `report.json` of a finished run, from its folder or from itself."""
     folder = run_folder_of(path)
-    if not (folder / REPORT).exists():
-        raise RunFolderError(_unfinished(folder))
-    return folder / REPORT
+    if (folder / REPORT).exists():
+        return folder / REPORT
+    if (folder / "run.json").exists():
+        raise RunFolderError(
+            f"`run` must be a finished run, {str(folder)!r} holds one without a {REPORT}."
+            " Repeat its command with --resume to finish it."
+        )
+    raise RunFolderError(
+        f"`run` must be a folder that nppr has written, {str(folder)!r} holds no {REPORT}."
+        " Example: nppr report runs/mine"
+    )
 
 
 def read_report(path: str | Path) -> Report:
@@ -90,8 +165,7 @@ def read_model(path: str | Path, model: type[_Model], version: int, name: str) -
         _check_version(text, version, name, path)
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise RunFolderError(_fault(first, name, path)) from error
+        raise RunFolderError(_fault(error.errors(include_url=False)[0], name, path)) from error
     except (OSError, UnicodeDecodeError, SpecError) as error:
         raise RunFolderError(f"`{name}` must be readable, cannot read {path}: {error}") from error
 
@@ -143,27 +217,6 @@ def _number_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{place}.intervals", "a list of at least one interval, got none"
             if row.bound and row.bound.bounded is None:
                 yield f"{name}.{place}.subject.noise_set", "the set that the bound is for, got null"
-
-
-def _check_lines(per_input: PerInput, report: ReportRecord, file: Path) -> None:
-    """Raise unless the lines are whole, in range, and their means are the numbers of the report."""
-    for fault in per_input.faults(report.data.classes, report.data.inputs.evaluate):
-        raise RunFolderError(
-            f"`run` must hold the {PER_INPUT} of its {REPORT}, in {file} {fault}. {_AGAIN}"
-        )
-    shares_of(report, lines_of(per_input, file.parent), file.parent)
-
-
-def _unfinished(folder: Path) -> str:
-    if (folder / "run.json").exists():
-        return (
-            f"`run` must be a finished run, {str(folder)!r} holds one without a {REPORT}."
-            " Repeat its command with --resume to finish it."
-        )
-    return (
-        f"`run` must be a folder that nppr has written, {str(folder)!r} holds no {REPORT}."
-        " Example: nppr report runs/mine"
-    )
 
 
 def write_rendered(

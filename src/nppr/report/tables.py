@@ -12,7 +12,8 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import compress
+from typing import Literal, Protocol
 
 from markupsafe import Markup
 from rich import box
@@ -22,6 +23,7 @@ from rich.text import Text
 from nppr.errors import mark_controls
 
 Value = str | int | float | bool | tuple[float, float] | None
+Output = Literal["page", "markdown", "latex", "data"]
 
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
@@ -43,8 +45,7 @@ _RANGE = re.compile(r"(?<=\d)-(?=\d)")
 class CellPart(Protocol):
     """A piece of a cell that a page renders in a special way; `str` gives its text."""
 
-    def __html__(self) -> str:
-        """The piece as HTML."""
+    def __html__(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class Column:
     """A column: its name for programs, its heading for readers.
 
     An `interval` has values `(low, high)` and is two columns for programs. `terminal` is the width from
-    which a terminal has room for it, None for never; `files` and `page` state whether files and pages
-    have it; `latex` and `markdown` apply to these two files if they differ from CSV and JSON.
+    which a terminal has room for it, None for never; `outside` lists the other outputs without it, of
+    which "data" are CSV, JSON and data frames.
     """
 
     name: str
@@ -61,10 +62,7 @@ class Column:
     number: bool = False
     interval: bool = False
     terminal: int | None = 0
-    files: bool = True
-    page: bool = True
-    latex: bool | None = None
-    markdown: bool | None = None
+    outside: tuple[Output, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -104,6 +102,9 @@ class Cell:
         return Markup("<strong>{}</strong>").format(text) if self.strong else text
 
 
+EMPTY = Cell(None, "")
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns and rows of cells, with a caption.
@@ -123,8 +124,11 @@ class Table:
     @property
     def printed(self) -> Table:
         """The table without the columns that are empty throughout."""
-        places = range(len(self.columns))
-        return self._with([not self.rows or any(row[i].text for row in self.rows) for i in places])
+        if not self.rows:
+            return self
+        return self._with(
+            [any(cell.text for cell in cells) for cells in zip(*self.rows, strict=True)]
+        )
 
     def to_rich(self, width: int = 80) -> RichTable:
         """The table for a terminal of this width."""
@@ -146,22 +150,16 @@ class Table:
                 overflow="fold",
             )
         for number, row in enumerate(shown.rows):
-            texts = [
-                Text(
-                    mark_controls(cell.text).translate(_ASCII),
-                    style="bold" if cell.strong else "",
-                )
-                for cell in row
-            ]
-            table.add_row(*texts, end_section=self._starts_group(number + 1))
+            plain = [mark_controls(cell.text).translate(_ASCII) for cell in row]
+            bold = ["bold" if cell.strong else "" for cell in row]
+            table.add_row(*map(Text, plain, bold), end_section=self._starts_group(number + 1))
         return table
 
     def to_html(self, label: str, name: str = "", *, sortable: bool = True) -> Markup:
         """The table in a region that scrolls; `label` describes it, `name` is its id."""
-        shown = self._with([column.page for column in self.columns]).printed
-        number = Markup(' class="n"')
+        shown = self._for("page").printed
         head = Markup("").join(
-            Markup('<th scope="col"{}>{}</th>').format(number if c.number else "", c.heading)
+            Markup('<th scope="col"{}>{}</th>').format(Markup(' class="n"' * c.number), c.heading)
             for c in shown.columns
         )
         rows = Markup("").join(shown._html_row(at) for at in range(len(shown.rows)))
@@ -171,7 +169,7 @@ class Table:
             "<tbody>\n{}</tbody>\n</table>\n</div>"
         ).format(
             label,
-            Markup(' class="sortable"') if sortable else "",
+            Markup(' class="sortable"' * sortable),
             Markup(' id="{}"').format(name) if name else "",
             head,
             rows,
@@ -179,8 +177,7 @@ class Table:
 
     def to_md(self) -> str:
         """A pipe table."""
-        chosen = [each.files if each.markdown is None else each.markdown for each in self.columns]
-        shown = self._with(chosen).printed
+        shown = self._for("markdown").printed
         head = [md_text(column.heading) for column in shown.columns]
         rule = ["---:" if column.number else ":---" for column in shown.columns]
         rows = [[_marked(md_text, cell, "**", "**") for cell in row] for row in shown.rows]
@@ -188,8 +185,7 @@ class Table:
 
     def to_latex(self) -> str:
         r"""A `table` of `booktabs` (`\usepackage{booktabs}`)."""
-        chosen = [column.files if column.latex is None else column.latex for column in self.columns]
-        shown = self._with(chosen).printed
+        shown = self._for("latex").printed
         aligned = "".join("r" if column.number else "l" for column in shown.columns)
         head = [latex_text(column.heading) for column in shown.columns]
         rows = [map(_latex_cell, shown.columns, row) for row in shown.rows]
@@ -212,7 +208,7 @@ class Table:
         """Comma-separated values at full precision; unknown ones are empty."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self._names())
+        writer.writerow(name for each in self._for("data").columns for name in each.names)
         for record in self.records():
             writer.writerow(map(_csv_value, record.values()))
         return text.getvalue()
@@ -223,7 +219,7 @@ class Table:
 
     def records(self) -> list[dict[str, Value]]:
         """Return the rows as programs read them: the values of each column that files have."""
-        shown = self._in_files()
+        shown = self._for("data")
         return [
             {
                 name: value
@@ -235,14 +231,11 @@ class Table:
 
     def _with(self, kept: Sequence[bool]) -> Table:
         """The columns that are kept."""
-        columns = tuple(each for each, keep in zip(self.columns, kept, strict=True) if keep)
-        rows = (
-            tuple(each for each, keep in zip(row, kept, strict=True) if keep) for row in self.rows
-        )
-        return replace(self, columns=columns, rows=tuple(rows))
+        rows = tuple(tuple(compress(row, kept)) for row in self.rows)
+        return replace(self, columns=tuple(compress(self.columns, kept)), rows=rows)
 
-    def _in_files(self) -> Table:
-        return self._with([column.files for column in self.columns])
+    def _for(self, output: Output) -> Table:
+        return self._with([output not in column.outside for column in self.columns])
 
     def _starts_group(self, number: int) -> bool:
         if not (self.grouped and 0 < number < len(self.rows)):
@@ -253,9 +246,6 @@ class Table:
         classes = ["first"] * self._starts_group(number) + ["headline"] * (number == self.marked)
         cells = Markup("").join(map(_html_cell, self.columns, self.rows[number]))
         return Markup('<tr class="{}">{}</tr>\n').format(" ".join(classes), cells)
-
-    def _names(self) -> list[str]:
-        return [name for column in self._in_files().columns for name in column.names]
 
 
 FORMATS: Mapping[str, Callable[[Table], str]] = {

@@ -1,30 +1,61 @@
-"""The two calls of the library: `assess` measures a classifier, `learn` only learns its worst noise."""
+"""The two calls of the library: `assess` measures a classifier, `learn` only learns its worst noise.
+
+The plan of a run is shown before it begins: the passes through the classifier, and their time.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 from nppr.core.budget import Budget
+from nppr.core.draw_count import FEWEST_DRAWS
+from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.core.task import Task
-from nppr.data import ClassOrder, DataSpec, RangeSpec
+from nppr.data import ClassOrder, Data, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
-from nppr.models import ModelSpec
+from nppr.models import ModelSpec, PreparedClassifier
 from nppr.report import Report
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.complete_run import complete_run
+from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
 from nppr.run.precision import DRAWN
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.run.resolve import Resolved, require_budget, resolve
-from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search import NoiseSearch
-from nppr.search.search_settings import SCORES, SearchSettings
-from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search, refuse_misplaced
+from nppr.search.search import (
+    MOST_JUDGE_DRAWS,
+    SELECT_DRAWS,
+    SELECT_INPUTS,
+    NoiseSearch,
+    fit_inputs,
+)
+from nppr.search.search_settings import SCORES, SearchSettings, Stage, walk
+from nppr.settings import KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
+from nppr.sources.base import PASSES_PER_CALL
 from nppr.system.specs import EAGER
+
+SCORED = 1.25
+"""Forward passes that a call of a search without gradients takes, with the ranking of its answers."""
+
+ROUGH = 0.7
+"""Time of a call with rough gradients over that of one with exact ones."""
+
+JUDGED_BESIDES = 5
+"""Candidates of a stage beside its components: the edge, half of the calls, parents, fixed noise."""
+
+EXAMINED, ATTACKED, SHOWN = 32, 16, 12
+"""Inputs that are examined before a run, attacked for that, and drawn again for the page."""
+
+STEP_SECONDS = 0.008
+"""Seconds of a step of a search beside its passes: making noise, and gradients in its parameters."""
+
+ONCE, EACH = 0.4, 0.1
+"""Seconds of what a run does once, and for every source: statistics, flags, files."""
 
 
 @refuse_misplaced
@@ -116,7 +147,12 @@ def assess_resolved(
         )
     given = distributions
     if rivals and searched:
-        _require_rivals(rivals)
+        if all(each.source.distribution.family.dependency.sees_input for each in rivals):
+            found = ", ".join(each.source.name for each in rivals)
+            raise DistributionError(
+                "`distribution` must hold noise that sees no features for a search by scores, got"
+                f" {found}. Fit it with --dependency label."
+            )
         distributions = ()
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
     if settings.rare_calls is not None and not followed:
@@ -142,15 +178,13 @@ def assess_resolved(
         return complete_run(setup, chosen, distributions, finder, anyway=run.anyway)
 
 
-@contextmanager
-def _shown_progress(progress: ShowProgress | bool | None) -> Iterator[ShowProgress | None]:
-    """Yield the callback that was given, else that of bars if somebody watches."""
+def _shown_progress(
+    progress: ShowProgress | bool | None,
+) -> AbstractContextManager[ShowProgress | None]:
+    """Return the callback that was given, else that of bars if somebody watches."""
     if callable(progress):
-        yield progress
-        return
-    quiet = progress is False or not (progress or has_viewer())
-    with progress_bars(quiet=quiet) as show:
-        yield show
+        return nullcontext(progress)
+    return progress_bars(quiet=progress is False or not (progress or has_viewer()))
 
 
 def require_group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:
@@ -188,14 +222,14 @@ def with_effort(measure: Measure, effort: str | None) -> Measure:
 
 
 def _search_settings(
-    search: Search | SearchSettings | str | None, fit_inputs: int, effort: str = NORMAL
+    search: Search | SearchSettings | str | None, inputs: int, effort: str
 ) -> SearchSettings:
     """Return all settings of a search, from a group, the name of a method, or all of them."""
     if isinstance(search, SearchSettings):
         return search
     if isinstance(search, str):
         search = Search(method=search)
-    return require_group(Search, "search", search).resolve(fit_inputs, effort)
+    return require_group(Search, "search", search).resolve(inputs, effort)
 
 
 @refuse_misplaced
@@ -257,10 +291,7 @@ def choose_sources(
     *,
     replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Return whether a search for NPPR is asked for, and the other sources.
-
-    Learned noise that is given replaces the search, unless the search is to compare itself with it.
-    """
+    """Return whether to search for NPPR, which given noise may replace, and the other sources."""
     if isinstance(sources, Source):
         raise SpecError(
             f"`sources` must be a text or a list, got {type(sources).__name__}."
@@ -294,16 +325,6 @@ def choose_sources(
     return searched, given
 
 
-def _require_rivals(given: Sequence[LearnedNoise]) -> None:
-    """Raise `DistributionError` if a search by scores can use none of the given noise."""
-    if all(each.source.distribution.family.dependency.sees_input for each in given):
-        found = ", ".join(each.source.name for each in given)
-        raise DistributionError(
-            "`distribution` must hold noise that sees no features for a search by scores, got"
-            f" {found}. Fit it with --dependency label."
-        )
-
-
 def _plan(
     setup: AssessmentRun, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
 ) -> Plan:
@@ -320,6 +341,7 @@ def _plan(
             )
     classifier = setup.classifier
     work = count_passes(setup.data, setup.settings, sources, search)
+    workers = setup.pool.slots if setup.pool else 1
     return Plan(
         finished=setup.folder.path if setup.folder and setup.finished else None,
         notes=setup.data.notes,
@@ -329,9 +351,81 @@ def _plan(
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
         form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
-        seconds=elapsed
-        + work.seconds(
-            classifier, finder.classifier if finder else None, setup.pool.slots if setup.pool else 1
-        ),
+        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None, workers),
         warning=warning,
     )
+
+
+@dataclass(frozen=True)
+class Work:
+    """Forward passes of a run; a backward pass counts as two."""
+
+    plain: float
+    """Passes of measurements without gradients."""
+    guided: float
+    """Passes of sources that take gradients."""
+    fits: float
+    judged: float
+    """Passes without gradients by which a search chooses."""
+    steps: int
+    sources: int
+
+    def seconds(
+        self, classifier: PreparedClassifier, search: PreparedClassifier | None, workers: int = 1
+    ) -> float:
+        """Return the seconds with these variants of the classifier; workers share the measuring."""
+        search = search or classifier
+        rough = 1.0 if search.fast.bfloat16_copy is None else ROUGH
+        each = (
+            self.plain / classifier.images_per_second / workers
+            + self.guided / classifier.eager_images_per_second / workers
+            + self.judged / search.images_per_second
+            + rough * self.fits / search.eager_images_per_second
+        )
+        beside = ONCE + EACH * self.sources + STEP_SECONDS * self.steps
+        return beside + each
+
+
+def count_passes(
+    data: Data, settings: Measure, sources: Sequence[Source], search: SearchSettings | None
+) -> Work:
+    """Count the passes of a run; with a wanted precision, the passes of its first round."""
+    inputs, draws = len(data.evaluate), settings.draws or FEWEST_DRAWS
+    radii = 1 + len(settings.radii)
+    plain = float(inputs + (settings.rare_calls or 0))
+    # Examining the model takes answers, gradients, and 20 steps of an attack.
+    guided = 8.0 * min(inputs, EXAMINED) + 61.0 * min(inputs, ATTACKED)
+    plain += min(inputs, SHOWN) * min(draws, DRAWS_PER_BLOCK) * min(3, len(sources))
+    for source in sources:
+        own = inputs * (source.fixed_draws or draws) * radii
+        guided += source.fit_passes(len(data.fit)) + radii * source.search_passes(inputs)
+        if source.cost <= 1.25:
+            plain += own
+        else:
+            plain, guided = plain + own, guided + own * (source.cost - 1)
+    if search is None:
+        return Work(plain, guided, 0.0, 0.0, 0, len(sources))
+    scored = search.recipe.scores
+    per_call = SCORED if scored else PASSES_PER_CALL
+    rungs = len(search.sets)
+    plain += inputs * draws * rungs * radii
+    stages = walk(search, data.classes, data.shape)
+    few = min(draws, SAME_PATTERN_DRAWS)
+    plain += inputs * few * sum(0 < stage.family.floor < 1 for stage in stages)
+    if search.per_input_calls:
+        searched = inputs * radii + 2 * min(inputs, CHECKED_INPUTS)
+        guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
+    fits = search.seeds * search.total_calls * per_call
+    fits += fit_inputs(len(data.fit), search.calls) + min(len(data.select), SELECT_INPUTS)
+    judged = search.seeds * _judged(data, search, stages)
+    steps = search.seeds * sum(stage.steps for stage in stages)
+    return Work(plain, guided, fits, judged, steps, len(sources) + rungs)
+
+
+def _judged(data: Data, search: SearchSettings, stages: Sequence[Stage]) -> float:
+    """Count the forward passes by which all candidates are judged on the select split."""
+    if not search.walks:
+        return 0.0
+    inputs = max(1, min(len(data.select), SELECT_INPUTS))
+    each = inputs * min(MOST_JUDGE_DRAWS, -(-SELECT_DRAWS // inputs))
+    return float(sum(each * (stage.family.components + JUDGED_BESIDES) for stage in stages))

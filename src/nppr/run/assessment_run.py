@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nppr.core.budget import Budget
-from nppr.core.tally import BoolArray, Estimate, Evaluate, Metric, Tally
+from nppr.core.random_draws import DRAWS_PER_BLOCK
+from nppr.core.tally import BoolArray, Estimate, Evaluate, IntArray, Metric, Tally
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
 from nppr.errors import (
@@ -39,7 +40,6 @@ from nppr.noise.rungs import Known
 from nppr.noise.structures import has_positions
 from nppr.report.number import MergedSubject, Number, Subject
 from nppr.run.make_numbers import make_number, make_numbers, make_subject
-from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
 from nppr.run.run_folder import Division, RunFolder
@@ -65,14 +65,46 @@ logger = logging.getLogger(__name__)
 SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
 """Errors after which a source is skipped, not failed."""
 
+LADDER = "ladder"
+"""The name under which the time of all checks of rungs is reported."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedMeasurement:
+    """A source to measure, the name its blocks are kept under, and on how many of the first inputs."""
+
+    source: Source
+    stored: str
+    inputs: int
+    draws: int
+    seed: int
+    is_check: bool = False
+    """It checks a rung, beside the measurement of its source; its time is that of the ladder."""
+
+    @property
+    def timed_as(self) -> str:
+        """The entry of the report that its time is added to."""
+        return LADDER if self.is_check else self.stored
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.draws // min(DRAWS_PER_BLOCK, self.source.fixed_draws or DRAWS_PER_BLOCK))
+
+    def rows(self, part: int, parts: int) -> IntArray:
+        size = self.source.inputs_at_once or 1
+        ends = [
+            min(self.inputs, round(number * self.inputs / (parts * size)) * size)
+            for number in range(parts)
+        ]
+        return np.arange(ends[part], [*ends, self.inputs][part + 1])
+
 
 @dataclass(eq=False)
 class AssessmentRun:
     """A classifier, data and a run folder, ready for work; measures sources on the same inputs.
 
     A run with a wanted precision increases `data` and `settings.draws`, keeps its blocks in its
-    `store`, and has intervals that hold whenever it is `stopped`. Use it as a context to release its
-    folder.
+    `store`, and has intervals that hold whenever it is `stopped`.
     """
 
     settings: Measure
@@ -92,8 +124,6 @@ class AssessmentRun:
     seconds: dict[str, float] = field(default_factory=dict)
     pool: WorkerPool | None = None
     """The processes that measure shards, if there are several."""
-    parts: int | None = None
-    """Into how many shards inputs are divided; None is one for each worker."""
     request: Callable[[], Resolved] | None = None
     """Resolves data and classifier in another process."""
     held: dict[str, GrowingStore] = field(default_factory=dict)
@@ -144,20 +174,25 @@ class AssessmentRun:
             torch.set_num_threads(threads)
         if run.batch_size is not None:
             division = replace(division, micro_batch=run.batch_size)
-        ready = resolved.prepared or _prepare_as_before(
-            partial(
-                prepare, resolved.classifier, probe(data.evaluate), classes=data.classes,
-                device=run.device,
-            ),
-            division,
-            settings.engine,
-        )  # fmt: skip
+        examples = probe(data.evaluate)
+
+        def prepared(engine: str) -> PreparedClassifier:
+            return prepare(
+                resolved.classifier, examples, classes=data.classes, device=run.device,
+                micro_batch=division.micro_batch, speedups=division.form, engine=engine,
+            )  # fmt: skip
+
+        try:
+            ready = resolved.prepared or prepared(division.engine or settings.engine)
+        except ClassifierError:  # an engine of the division may not run here
+            if division.engine is None:
+                raise
+            ready = prepared(EAGER)
         ready = replace(ready, quantise=settings.quantise)
         searching = None
         if search is not None:
             exact = search.method == SCORES or ready.engine == EAGER
             rough = (False if exact else None) if division.rough is None else division.rough
-            examples = probe(data.evaluate)
             searching = with_rough_gradients(prepare_for_search(ready, examples), examples, rough)
         record = describe_run(
             resolved, ready, budget, settings, sources=sources, search=search,
@@ -201,7 +236,6 @@ class AssessmentRun:
             self.folder.close()
 
     def close_pool(self, *, interrupt: bool) -> None:
-        """Release the processes of shards."""
         pool, self.pool = self.pool, None
         if pool is not None:
             pool.close(interrupt=interrupt)
@@ -216,17 +250,14 @@ class AssessmentRun:
     @cached_property
     def fixed(self) -> PreparedClassifier:
         """The classifier as a search runs it, with exact answers; it does not depend on the clock."""
-        if self.searching is None:
-            return prepare_for_search(self.classifier, probe(self.data.evaluate), exact=True)
-        if self.searching.screening is not None:
-            return prepare_for_search(self.searching, probe(self.data.evaluate), exact=True)
-        return replace(self.searching, fast=self.searching.fast.with_bfloat16_copy(None))
+        known = self.searching
+        if known is None or known.screening is not None:
+            return prepare_for_search(
+                known or self.classifier, probe(self.data.evaluate), exact=True
+            )
+        return replace(known, fast=known.fast.with_bfloat16_copy(None))
 
-    def search(
-        self,
-        settings: SearchSettings,
-        given: Sequence[LearnedNoise] = (),
-    ) -> NoiseSearch:
+    def search(self, settings: SearchSettings, given: Sequence[LearnedNoise] = ()) -> NoiseSearch:
         """Make the search for the worst noise of this classifier, beside noise that is given.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
@@ -288,7 +319,7 @@ class AssessmentRun:
         everything = np.ones(len(self.data.evaluate), bool)
         features: dict[int, Tensor] | None = {} if keep else None
         source = Clean()
-        self.clean = self.tally_planned(self.plan(source), everything, keep=features)
+        self.clean = self.tally(self.plan(source), everything, keep=features)
         self.clean_correct = self.clean.correct == 1
         if features is not None and len(features) < len(everything):  # it was resumed
             split = self.data.evaluate
@@ -300,7 +331,7 @@ class AssessmentRun:
         """Measure a source and read its numbers; if it fails, its number states why."""
         settings = self.settings
         try:
-            tally = self.tally(source, skip=self._broken(source))
+            tally = self.tally(self.plan(source), skip=self._broken(source))
             if not (settings.only_merged and source.metric is Metric.AR):
                 self.numbers += self.read(source, tally)
             self.tallies[source.name] = tally
@@ -312,25 +343,21 @@ class AssessmentRun:
             self.numbers.append(self.failed(source, error))
 
     def measure_learned(self, learned: LearnedNoise) -> None:
-        """Measure learned noise; with the reference noises too, if it was compared with them here."""
+        """Measure learned noise; if it was compared with the reference noises here, with them too."""
         self.measure(learned.source)
-        # On another classifier or at another radius nothing was compared on the select split.
-        if (
-            learned.was_compared(self.record.classifier.fingerprint)
-            and learned.source.name in self.tallies
-        ):
-            self._add_with_references(learned)
-
-    def _add_with_references(self, learned: LearnedNoise) -> None:
-        """Add NPPR of the family and the reference noises together: the lowest on the select split."""
-        settings = self.settings
         source, measured = learned.source, learned.source.name
+        # On another classifier or at another radius nothing was compared on the select split.
+        if measured not in self.tallies or not learned.was_compared(
+            self.record.classifier.fingerprint
+        ):
+            return
         if learned.winner:
             noise = next(each for each in references(source.budget) if each.name == learned.winner)
             measured = noise.name
-            tally = self.tallies.get(measured) or self.tally(noise)
+            tally = self.tallies.get(measured) or self.tally(self.plan(noise))
         else:
             tally = self.tallies[measured]
+        settings = self.settings
         found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
         known = self.after_stopping(found, tally)
         for row in make_numbers(source, known, with_references=True):
@@ -367,16 +394,6 @@ class AssessmentRun:
                 broken = broken | ~self.tallies[each.name].unbroken
         return broken
 
-    def tally(
-        self,
-        source: Source,
-        stored: str | None = None,
-        *,
-        skip: BoolArray | None = None,
-    ) -> Tally[Evaluate]:
-        """Return the tally of a source; its blocks are kept under its name, or under `stored`."""
-        return self.tally_planned(self.plan(source, stored), skip=skip)
-
     def plan(
         self,
         source: Source,
@@ -408,7 +425,7 @@ class AssessmentRun:
             return self.held.get(name)
         return self.held.setdefault(name, GrowingStore(np.arange(planned.inputs), planned.inputs))
 
-    def tally_planned(
+    def tally(
         self,
         planned: PlannedMeasurement,
         clean_correct: BoolArray | None = None,
@@ -444,17 +461,11 @@ class AssessmentRun:
             return source
         key = source.name, source.budget.radius if source.budget else None
         if key not in self.fits:
-            self.fits[key] = self._fit(source)
+            self.fits[key] = source.fitted_on(
+                self.classifier.original, self.data.fit, seed=self.settings.seed,
+                device=self.classifier.device, progress=self.progress,
+            )  # fmt: skip
         return self.fits[key]
-
-    def _fit(self, source: Source) -> Source:
-        return source.fitted_on(
-            self.classifier.original,
-            self.data.fit,
-            seed=self.settings.seed,
-            device=self.classifier.device,
-            progress=self.progress,
-        )
 
     def read(self, source: Source, tally: Tally[Evaluate]) -> list[Number]:
         """Return the numbers of a source; bounds need a size that does not depend on the results."""
@@ -497,19 +508,3 @@ class AssessmentRun:
             flags=tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind)),
             error=" ".join(str(error).split()) or type(error).__name__,
         )
-
-
-def _prepare_as_before(
-    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
-) -> PreparedClassifier:
-    """Prepare the classifier as the division states, else the fastest variant.
-
-    An engine of the division that does not run here is replaced by the exact one.
-    """
-    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
-    if division.engine is None:
-        return repeated(engine=engine)
-    try:
-        return repeated(engine=division.engine)
-    except ClassifierError:
-        return repeated(engine=EAGER)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nppr.core.budget import Budget, perturbed
+from nppr.core.budget import perturbed
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import Evaluate, IntArray, Metric, Tally
@@ -32,59 +34,58 @@ from nppr.sources.learned import Learned
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 def collect_evidence(
-    run: AssessmentRun,
-    sources: Sequence[Source],
-    learned: Sequence[LearnedNoise],
+    run: AssessmentRun, sources: Sequence[Source], learned: Sequence[LearnedNoise]
 ) -> Evidence:
-    """Draw again what a page shows.
-
-    The run has tallies of `sources` and of the learned noise. Repeated searches are left out, and so is
-    a source that fails.
-    """
-    correct, budget = np.flatnonzero(run.clean.correct == 1), run.budget
+    """Draw again what a page shows, without repeated searches and sources that fail."""
+    correct = np.flatnonzero(run.clean.correct == 1)
     if not len(correct):
         return Evidence()
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
     plain = sorted(quoted, key=lambda each: each.width)
-    worst = []
-    for source in _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None):
-        try:
-            worst.append(_worst(run, source, run.tallies[source.name], correct, budget))
-        except Exception:  # whatever a source does, the run's numbers are kept
-            _not_shown(f"the worst inputs under {source.name}")
-    if budget.transform is None:
-        return Evidence(tuple(worst))
+    chosen = _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None)
+    worst = tuple(
+        found
+        for source in chosen
+        for found in _unless_it_fails(
+            f"the worst inputs under {source.name}", partial(_worst, run, source, correct)
+        )
+    )
+    if run.budget.transform is None:
+        return Evidence(worst)
     drawn = collect_draws(run, [each for each in noises if each.name in run.tallies], correct)
     labels, indices = run.clean.labels[correct], run.clean.indices[correct]
     some = correct[_spread(labels, indices, run.settings.seed, PROFILED)]
-    return Evidence(
-        tuple(worst),
-        drawn,
-        (_profile(run, budget, some),),
-        (_strip(run, budget, some[:FEW_INPUTS]),),
-    )
+    parameters = len(run.budget.transform.box)
+    profile, strip = _profile(run, parameters, some), _strip(run, parameters, some[:FEW_INPUTS])
+    return Evidence(worst, drawn, (profile,), (strip,))
 
 
 def collect_draws(
     run: AssessmentRun, noises: Sequence[Learned], correct: IntArray
 ) -> tuple[NoiseDraws, ...]:
     """Draw learned noise for the inputs at these positions; noise that fails is left out."""
-    drawn = []
-    for noise in noises:
-        try:
-            drawn.append(_draws(run, noise, correct))
-        except Exception:
-            _not_shown(f"the draws of {noise.name}")
-    return tuple(drawn)
+    return tuple(
+        found
+        for noise in noises
+        for found in _unless_it_fails(
+            f"the draws of {noise.name}", partial(_draws, run, noise, correct)
+        )
+    )
 
 
-def _not_shown(what: str) -> None:
-    """Report in a line what cannot be shown."""
-    logger.warning("%s cannot be shown", what)
-    logger.debug("%s", what, exc_info=True)
+def _unless_it_fails(what: str, draw: Callable[[], T]) -> list[T]:
+    """Return what is drawn; whatever a source does, the run's numbers are kept."""
+    try:
+        return [draw()]
+    except Exception:
+        logger.warning("%s cannot be shown", what)
+        logger.debug("%s", what, exc_info=True)
+        return []
 
 
 WORST_INPUTS = 12
@@ -101,22 +102,17 @@ MOST_SHARE = 6e4
 
 
 def _chosen(
-    sources: Sequence[Source],
-    tallies: Mapping[str, Tally[Evaluate]],
-    winner: str | None,
+    sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]], winner: str | None
 ) -> list[Source]:
-    """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
-
-    The worst noise is the `winner` of the select split where one is named, else that of these tallies.
-    """
+    """The plain learned noise, the strongest attack, the worst noise (or `winner`); else the others."""
     free = [
         each
         for each in sources
         if each.name in tallies and each.can_be_redrawn and each.cost <= MOST_COST
     ]
 
-    def lowest(*metrics: Metric) -> list[Source]:
-        found = [each for each in free if each.metric in metrics]
+    def lowest(metric: Metric) -> list[Source]:
+        found = [each for each in free if each.metric is metric]
         plain = [each for each in found if each.name == winner]
         rates = {each.name: float(tallies[each.name].headline_rates.mean()) for each in found}
         return (plain or sorted(found, key=lambda each: rates[each.name]))[:1]
@@ -125,15 +121,9 @@ def _chosen(
     return found or lowest(Metric.CORRUPTION)
 
 
-def _worst(
-    run: AssessmentRun,
-    source: Source,
-    tally: Tally[Evaluate],
-    correct: IntArray,
-    budget: Budget,
-) -> Worst:
+def _worst(run: AssessmentRun, source: Source, correct: IntArray) -> Worst:
     """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
-    radius = (source.budget or budget).radius
+    tally, radius = run.tallies[source.name], (source.budget or run.budget).radius
     chosen = correct[np.argsort(tally.rates[correct], kind="stable")[:WORST_INPUTS]]
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
@@ -185,9 +175,9 @@ STRIP_POINTS = 65
 SCANNED = "parameters all over the box"
 
 
-def _profile(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
+def _profile(run: AssessmentRun, parameters: int, chosen: IntArray) -> Profile:
     """How many of these inputs are correct in each bin of each parameter, the others uniform."""
-    parameters = len(budget.transform.box) if budget.transform else 0
+    budget = run.budget
     correct = torch.zeros(parameters, BINS, dtype=torch.int64)
     with run.classifier.frozen() as models:
         for some in _chunks(run, chosen, 1):
@@ -207,10 +197,9 @@ def _profile(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
 
-def _strip(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
+def _strip(run: AssessmentRun, parameters: int, chosen: IntArray) -> Strip:
     """These inputs at the parameters of the largest, the median and the smallest margin."""
-    x, y = _inputs(run, chosen)
-    parameters = len(budget.transform.box) if budget.transform else 0
+    budget, (x, y) = run.budget, _inputs(run, chosen)
     points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
     with run.classifier.frozen() as models:
         moved = [
@@ -261,7 +250,6 @@ def _levels(run: AssessmentRun, inputs: Tensor) -> Tensor:
 
 
 def _bytes(images: Tensor) -> Tensor:
-    """Images in [0, 1] as 8-bit numbers."""
     return images.mul(255).round().to(torch.uint8)
 
 
@@ -284,10 +272,7 @@ def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> NoiseDraws
     labels, indices = split.labels[correct], split.indices[correct]
     chosen = correct[_spread(labels, indices, run.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
-    with (
-        run.classifier.frozen() as models,
-        torch.inference_mode(),
-    ):
+    with run.classifier.frozen() as models, torch.inference_mode():
         many = _drawn(run, source, models, chosen, MANY_DRAWS)
         few = _drawn(run, source, models, chosen[: len(first)], FEW_DRAWS)
         weights = torch.cat(
@@ -398,10 +383,7 @@ def _describe_components(weights: Tensor, given: Given) -> dict[str, Tensor]:
 
 
 def _orthonormal(centred: Tensor, varying: Tensor) -> Tensor:
-    """At most `DIRECTIONS` orthonormal rows `(d, D)`: of the centred means `(K, D)`, then the others.
-
-    Each points where its largest entry is positive.
-    """
+    """Orthonormal rows `(d, D)`, largest entry positive: of centred means `(K, D)`, then `varying`."""
     wanted = min(DIRECTIONS, centred.shape[1])
     _, sizes, rows = torch.linalg.svd(centred, full_matrices=False)
     kept = rows[sizes > 1e-5 * sizes.max().clamp_min(1e-6)]

@@ -6,65 +6,56 @@ import contextlib
 import copy
 import logging
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from nppr.core.budget import Budget
-from nppr.core.tally import Evaluate, Metric, Tally
+from nppr.core.tally import Evaluate, Metric
 from nppr.data import Split, short_digests
-from nppr.doctor import (
-    audit_flags,
-    check_ladder,
-    check_model,
-    check_results,
-    effort_flags,
-    flag,
-    grade,
-    number_flags,
-    overlap_flags,
-)
 from nppr.doctor.flags import (
     BY_SCORES,
     FITTED_ON,
     NO_FEATURES,
     NORMALISATION,
     PRECISION,
+    QUICK_RUN,
     RARE_PARTLY,
+    audit_flags,
+    flag,
+    grade,
+    number_flags,
+    overlap_flags,
 )
-from nppr.doctor.result_checks import FEWEST_CLEAN_CORRECT, accuracy_beside_chance, is_guessing
+from nppr.doctor.model_checks import check_model
+from nppr.doctor.result_checks import (
+    FEWEST_CLEAN_CORRECT,
+    accuracy_beside_chance,
+    check_ladder,
+    check_results,
+    is_guessing,
+)
 from nppr.errors import ClassifierError, RunStopped
 from nppr.formats import names_code
 from nppr.models import within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
-from nppr.report.model import (
-    SCHEMA_VERSION,
-    AuditRecord,
-    Environment,
-    Flag,
-    Timing,
-)
+from nppr.report.model import SCHEMA_VERSION, AuditRecord, Environment, Flag, Timing
 from nppr.report.number import LearnedSubject, Number
-from nppr.run.assessment_run import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.collect_evidence import collect_evidence
-from nppr.run.joint_bounds import apply_supersets
 from nppr.run.ladder import describe_rungs, make_per_input_noise, plan_checks
-from nppr.run.lowest_numbers import correct_lowest
-from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.make_numbers import apply_supersets, correct_lowest, measure_slices
 from nppr.run.precision import Growth
+from nppr.run.rare_failures import Followed, follow_rare_failures
 from nppr.run.shards import share_out
-from nppr.run.slice_results import measure_slices
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
+from nppr.settings import QUICK
 from nppr.sources import NPPR, Source, references, share_error
 from nppr.statistics.estimates import allow_for_audit, estimate_accuracy
-
-if TYPE_CHECKING:
-    from nppr.run.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
 
@@ -148,13 +139,13 @@ def _plan(
         for source in (*given, *noises):
             with contextlib.suppress(Exception):  # its number states why
                 if source.budget is not None:
-                    planned.append(run.plan(run.fitted(source.at(other)), _at(source, other)))
+                    planned.append(_plan_at(run, source, other))
     return planned + plan_checks(run)
 
 
-def _at(source: Source, budget: Budget) -> str:
-    """The name under which blocks at another radius are kept."""
-    return f"{source.name}@{budget.radius!r}"
+def _plan_at(run: AssessmentRun, source: Source, budget: Budget) -> PlannedMeasurement:
+    """Plan a source at another radius: learned noise is scaled, what is fitted is fitted again."""
+    return run.plan(run.fitted(source.at(budget)), f"{source.name}@{budget.radius!r}")
 
 
 def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> None:
@@ -205,7 +196,7 @@ def _run_search(
 
 def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str, int]:
     """Count the evaluated inputs on which learned noise was fitted or selected, by its name."""
-    if not learned:
+    if not learned:  # the digests of large data take long
         return {}
     evaluated = short_digests(split)
     counts = {each.source.name: int(np.isin(evaluated, each.seen).sum()) for each in learned}
@@ -243,8 +234,6 @@ def _report(
     run.numbers = correct_lowest(run.numbers, run.tallies, run.settings.seed, run.stopped)
     rare: dict[str, Followed] = {}
     if run.settings.rare_calls is not None:
-        from nppr.run.rare_failures import follow_rare_failures  # few runs need it
-
         rare, rows = follow_rare_failures(run, sources)
         run.numbers += rows
     run.numbers = apply_supersets(run.numbers, sources)
@@ -252,7 +241,17 @@ def _report(
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(run, ready)
     settings, classes = run.settings, run.data.classes
-    audits = _describe_audits(run.tallies, settings.confidence)
+    audits = tuple(
+        AuditRecord(
+            source=name,
+            widened_by=allow_for_audit(tally, settings.confidence).of_mean(
+                max(1, int(tally.clean_correct.sum()))
+            ),
+            **vars(tally.audit),
+        )
+        for name, tally in run.tallies.items()
+        if tally.audit is not None
+    )
     flags = [
         *flags,
         *number_flags(run.numbers),
@@ -266,7 +265,7 @@ def _report(
         ),
         *_unfinished(growth, rare),
         *audit_flags(audits),
-        *effort_flags(settings.effort),
+        *([flag(QUICK_RUN)] if settings.effort == QUICK else []),
     ]
     classifier = run.classifier
     report = Report(
@@ -312,24 +311,8 @@ def _report(
     return report.with_inputs(per_input, evidence)
 
 
-def _describe_audits(
-    tallies: Mapping[str, Tally[Evaluate]], confidence: float
-) -> tuple[AuditRecord, ...]:
-    """Describe the audit of every screened source, and by how much it widens intervals."""
-    found = []
-    for name, tally in tallies.items():
-        if tally.audit is not None:
-            inputs = max(1, int(tally.clean_correct.sum()))
-            widened = allow_for_audit(tally, confidence).of_mean(inputs)
-            found.append(AuditRecord(source=name, widened_by=widened, **vars(tally.audit)))
-    return tuple(found)
-
-
 def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Number]:
-    """Measure all sources that have a budget at the other radii of the settings.
-
-    Learned noise is scaled to the radius. Sources that are fitted to a radius are fitted again.
-    """
+    """Measure all sources that have a budget at the other radii of the settings."""
     rows: list[Number] = []
     for text in run.settings.radii:
         other = run.budget.at(text)
@@ -337,12 +320,10 @@ def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Numbe
             if source.budget is None:
                 continue
             try:
-                moved = run.fitted(source.at(other))
-                tally = run.tally(moved, _at(source, other))
-                found = run.read(moved, tally)
+                planned = _plan_at(run, source, other)
                 rows += [
                     row.model_copy(update={"tally": None})
-                    for row in found
+                    for row in run.read(planned.source, run.tally(planned))
                     if row.metric is source.metric
                 ]
             except RunStopped:
@@ -366,11 +347,7 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
 
 
 def _collect_evidence(run: AssessmentRun, sources: Sequence[Source]) -> Evidence | None:
-    """Draw what a page shows beside numbers; a failure here never costs the run.
-
-    The variant of the classifier that searches use draws it, with its features. So it is the same in
-    every run and after an interruption.
-    """
+    """Draw what a page shows, with the variant of searches, so that every run draws the same."""
     try:
         fixed = copy.copy(run)
         fixed.classifier = run.fixed

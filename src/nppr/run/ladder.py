@@ -9,8 +9,7 @@ import numpy as np
 
 from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.report.model import Rung
-from nppr.run.assessment_run import AssessmentRun
-from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
@@ -39,7 +38,7 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
     """Describe every rung that was measured; `others` are the sources that were not searched for."""
     rungs = []
     for each in run.learned:
-        source = each.source
+        source, smaller = each.source, _plan_smaller_radius(run, each.source)
         if source.name not in run.tallies or source.fit_seed is not None:
             continue
         stages = each.record.search.stages
@@ -63,7 +62,7 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
                 update={
                     **({} if each.record.given else quality),
                     "seeds": tuple(seeds),
-                    "smaller_radius": _value_at_smaller_radius(run, source),
+                    "smaller_radius": _value(run.tally(smaller)) if smaller else None,
                 }
             )
         )
@@ -129,11 +128,6 @@ def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurem
     return run.plan(same, f"{source.name} at a smaller radius", inputs=inputs, draws=draws)
 
 
-def _value_at_smaller_radius(run: AssessmentRun, source: Learned) -> float | None:
-    planned = _plan_smaller_radius(run, source)
-    return None if planned is None else _value(run.tally_planned(planned))
-
-
 def _plan_checks_of(run: AssessmentRun, noise: PerInputNoise) -> list[PlannedMeasurement]:
     """Plan the rung `per-input` on some inputs: with half of the calls, and with another seed."""
     inputs = int(np.searchsorted(np.cumsum(run.clean_correct), CHECKED_INPUTS) + 1)
@@ -158,7 +152,7 @@ def _check(run: AssessmentRun, noise: PerInputNoise) -> dict[str, object]:
         return {}
     among = run.clean_correct[: planned[0].inputs]
     full = float(run.tallies[noise.name].rates[: len(among)][among].mean())
-    half, again = (_value(run.tally_planned(each)) for each in planned)
+    half, again = (_value(run.tally(each)) for each in planned)
     return {
         "half": half,
         "full": full,

@@ -187,11 +187,13 @@ class Growth:
         folder, chosen = self.run.folder, self.run.data.evaluate.indices
         order = np.argsort(self.whole.indices)
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
-        held = self._stores[name].held if name in self._stores else None
-        kept = folder.store(name) if folder else None
-        if kept and self._starts_anew and name not in self._stores:
-            kept.discard()
-        self._stores[name] = store = GrowingStore(rows, len(self.whole), kept, held)
+        store = self._stores.get(name)
+        if store is None:
+            kept = folder.store(name) if folder else None
+            if kept and self._starts_anew:
+                kept.discard()
+            store = self._stores[name] = GrowingStore(rows, len(self.whole), kept)
+        store.rows = rows
         return store
 
     def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
@@ -212,7 +214,6 @@ class Growth:
         return data.model_copy(update={"inputs": sizes, "fingerprint": split.fingerprint()})
 
     def record(self) -> PrecisionRecord:
-        """Return the entry in the report."""
         need = self.need
         return PrecisionRecord(
             asked=self.precision,
@@ -248,7 +249,7 @@ class Growth:
             tallies = {}
             for source in drawn:
                 try:
-                    tallies[source.name] = self.run.tally(source)
+                    tallies[source.name] = self.run.tally(self.run.plan(source))
                 except RunStopped:
                     raise
                 except Exception:  # its row states why when all are measured

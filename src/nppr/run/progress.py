@@ -11,20 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBars
-
-if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
-    from nppr.train import TrainProgress
 
 # Without emoji: `nppr:label:floor=0.5` is a name and holds no picture.
 err = Console(stderr=True, highlight=False, emoji=False)
@@ -33,10 +24,7 @@ SECONDS_BETWEEN_LINES = 30.0
 """Between two lines of something that is still under way."""
 
 ShowProgress = Callable[[Any], None]
-"""Called with a `Plan`, and with the `FitProgress` and `Progress` of what is under way."""
-
-Show = Callable[[str, int, int, str], None]
-"""Shows a name, what is done, of how much, and a remark."""
+"""Called with a `Plan`, and with the `FitProgress`, `Progress` and `TrainProgress` of the work."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +54,7 @@ def has_viewer() -> bool:
 def progress_bars(
     *, quiet: bool, show_plan: Callable[[Plan], None] | None = None
 ) -> Iterator[ShowProgress | None]:
-    """Show each source and each stage of a search, with the fraction of correct answers.
-
-    Nothing if quiet. A plan goes to `show_plan`.
-    """
+    """Show what is `shown` of each source, search stage or training; nothing if quiet."""
     if quiet:
         yield None
         return
@@ -80,22 +65,6 @@ def progress_bars(
                 show(*state.shown)
             elif show_plan is not None:
                 show_plan(state)
-
-        yield update
-
-
-@contextmanager
-def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | None]:
-    """The steps of all epochs with loss and accuracy, or nothing if quiet."""
-    if quiet:
-        yield None
-        return
-    with _shown() as show:
-
-        def update(state: TrainProgress) -> None:
-            done, total = (state.epoch - 1) * state.steps + state.step, state.epochs * state.steps
-            accuracy = f"loss {state.loss:.3f}, {100 * state.accuracy:.1f} % correct"
-            show("training", done, total, f"epoch {state.epoch}/{state.epochs}, {accuracy}")
 
         yield update
 
@@ -119,7 +88,7 @@ def bars(*, timed: bool = True) -> Iterator[ProgressBars]:
 
 
 @contextmanager
-def _shown() -> Iterator[Show]:
+def _shown() -> Iterator[Callable[[str, int, int, str], None]]:
     """Bars where they can be redrawn, else lines that appear as they happen."""
     # In a notebook rich draws with ipywidgets.
     if not (err.is_terminal or (err.is_jupyter and find_spec("ipywidgets"))):

@@ -50,7 +50,6 @@ class Followed:
     combined: CombinedFailures
 
     def record(self, tally: Tally[Evaluate]) -> RareRecord:
-        """Its entry in the report."""
         rare = self.rare
         return RareRecord(
             source=rare.source,
@@ -73,31 +72,76 @@ class Followed:
 def follow_rare_failures(
     run: AssessmentRun, sources: Sequence[Source]
 ) -> tuple[dict[str, Followed], list[Number]]:
-    """What splitting finds for every source whose numbers it can move, and its rows."""
+    """Follow rare failures of every source whose numbers splitting can move; return its rows too."""
     found: dict[str, Followed] = {}
     rows: list[Number] = []
     moved = [each for each in sources if each.name in run.tallies and each.moved_by_splitting]
-    splitter = _Splitter(run, run.settings.rare_calls or 0, len(moved))
-    for source in moved:
+    calls = run.settings.rare_calls or 0
+    for left, source in zip(range(len(moved), 0, -1), moved, strict=True):
         tally = run.tallies[source.name]
         try:
             with run.timed(f"rare {source.name}"):
-                seen = splitter.follow(source, tally)
+                seen = _follow(run, source, tally, calls // left)
         except RunStopped:
             raise
         except Exception as error:  # the others' results are kept
             rows.append(run.failed(source, error))
             continue
         if seen is not None:
+            calls -= _spent(seen.rare)
             found[source.name] = seen
             rows += _rows(source, tally, seen, run.settings.confidence)
     if run.folder and found:
-        path, text = (
-            run.folder.place("rare.csv"),
-            format_rare_csv({k: v.rare for k, v in found.items()}),
-        )
-        write_whole(path, text)
+        text = format_rare_csv({name: each.rare for name, each in found.items()})
+        write_whole(run.folder.place("rare.csv"), text)
     return found, rows
+
+
+def _follow(
+    run: AssessmentRun, source: Source, tally: Tally[Evaluate], calls: int
+) -> Followed | None:
+    """Follow inputs that are correct when clean and in all draws; None where there are none."""
+    unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
+    split = run.data.evaluate
+    order = stratified_order(split.labels[unbroken], split.indices[unbroken], run.settings.seed)
+    places = np.sort(unbroken[order[: calls // RARE_CALLS_PER_INPUT]])
+    if not len(places):
+        return None
+    found: list[Rare] = []
+    for start in range(0, len(places), GROUP):
+        before, some = sum(map(_spent, found)), places[start : start + GROUP]
+        found.append(_follow_group(run, source, some, calls // len(places), before, calls))
+    rare = replace(join_rare(found), source=source.name)
+    return Followed(rare, len(unbroken), add_rare_failures(tally, rare))
+
+
+def _follow_group(
+    run: AssessmentRun, source: Source, places: IntArray, each: int, before: int, total: int
+) -> Rare:
+    """The results of some inputs, from the file where they are kept already."""
+    path, identity = None, ""
+    if run.folder is not None:
+        which = hashlib.sha256(f"{source.name} {places.tolist()}".encode()).hexdigest()[:16]
+        path = run.folder.place(f"rare/{which}.safetensors")
+        identity = run.folder.identity
+        if (known := read_rare(path, identity)) is not None:
+            return known
+
+    def report(state: Progress) -> None:
+        if run.progress is not None:
+            name = f"rare {source.name}"
+            run.progress(Progress(name, before + state.done, total, state.correct))
+
+    moved = source.moved_by_splitting
+    assert moved is not None
+    found = estimate_rare_failures(
+        moved, run.classifier, run.data.evaluate, places, calls=each * len(places),
+        seed=run.settings.seed, confidence=run.settings.confidence, floor=RARE_FLOOR,
+        progress=report,
+    )  # fmt: skip
+    if path is not None:
+        write_rare(path, found, identity)
+    return found
 
 
 def _rows(
@@ -134,71 +178,6 @@ def _rows(
         )
         rows += make_numbers(source, [estimate])
     return rows
-
-
-@dataclass
-class _Splitter:
-    """The calls that are left, and for how many sources."""
-
-    run: AssessmentRun
-    calls: int
-    sources: int
-
-    def follow(self, source: Source, tally: Tally[Evaluate]) -> Followed | None:
-        """Follow inputs that are correct when clean and in all draws; None where there are none."""
-        share, self.sources = self.calls // max(1, self.sources), self.sources - 1
-        unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
-        split = self.run.data.evaluate
-        order = stratified_order(
-            split.labels[unbroken], split.indices[unbroken], self.run.settings.seed
-        )
-        places = np.sort(unbroken[order[: share // RARE_CALLS_PER_INPUT]])
-        if not len(places):
-            return None
-        rare = replace(join_rare(self._groups(source, places, share)), source=source.name)
-        self.calls -= _spent(rare)
-        return Followed(rare, len(unbroken), add_rare_failures(tally, rare))
-
-    def _groups(self, source: Source, places: IntArray, total: int) -> list[Rare]:
-        """The results of all groups."""
-        groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
-        each, found = total // len(places), list[Rare]()
-        for group in groups:
-            before = sum(map(_spent, found))
-            found.append(self._group(source, group, each, before, total))
-        return found
-
-    def _group(self, source: Source, places: IntArray, each: int, before: int, total: int) -> Rare:
-        """The results of some inputs, from the file where they are kept already."""
-        run, path, identity = self.run, None, ""
-        if run.folder is not None:
-            which = hashlib.sha256(f"{source.name} {places.tolist()}".encode()).hexdigest()[:16]
-            path = run.folder.place(f"rare/{which}.safetensors")
-            identity = run.folder.identity
-            if (known := read_rare(path, identity)) is not None:
-                return known
-
-        def report(state: Progress) -> None:
-            if run.progress is not None:
-                name = f"rare {source.name}"
-                run.progress(Progress(name, before + state.done, total, state.correct))
-
-        moved = source.moved_by_splitting
-        assert moved is not None
-        found = estimate_rare_failures(
-            moved,
-            run.classifier,
-            run.data.evaluate,
-            places,
-            calls=each * len(places),
-            seed=run.settings.seed,
-            confidence=run.settings.confidence,
-            floor=RARE_FLOOR,
-            progress=report,
-        )
-        if path is not None:
-            write_rare(path, found, identity)
-        return found
 
 
 def _spent(rare: Rare) -> int:

@@ -6,11 +6,11 @@ classifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -47,10 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """Data, limited to the inputs asked for, and the classifier that is assessed on them.
-
-    `budget` is None if none was stated. `prepared` is the classifier ready to run, if it is already.
-    """
+    """Data, limited to the inputs asked for, and the classifier that is assessed on them."""
 
     data: Data
     classifier: Classifier
@@ -61,7 +58,6 @@ class Resolved:
     """Resolves the same again, in another process."""
 
     def required_budget(self) -> Budget:
-        """Return the budget, which must be stated except for the digits demo."""
         return require_budget(self.budget, self.data.name)
 
 
@@ -110,10 +106,7 @@ def resolve_data(
     input_range: RangeSpec | None = None,
     class_order: ClassOrder | str | Path | None = None,
 ) -> Data:
-    """Load data, with as many inputs in each split as the limits allow.
-
-    `classes` is the number of classes, if the labels do not show all of them.
-    """
+    """Load data, limited; `classes` is the number of classes, if the labels do not show all."""
     reading = reading or ImageSettings()
     if isinstance(reading, DataSettings):
         input_range = reading.range if input_range is None else input_range
@@ -165,10 +158,7 @@ def resolve_models(
 
 
 def _in_its_classes(data: Data, classifier: Classifier) -> Data:
-    """Return the data in the classes of the classifier's outputs.
-
-    A model that fails here is reported when it is prepared.
-    """
+    """Return the data in the classes of the outputs; a model that fails is reported later."""
     try:
         with frozen(classifier) as model, torch.no_grad():
             outputs = model.logits(probe(data.evaluate)[:2].clone())
@@ -231,13 +221,12 @@ def choose_train_settings(
         )
     adversary = None
     if options.eps is not None:
-        attack = {"steps": options.attack_steps, "step": options.attack_step}
-        budget = Budget.parse(options.norm or "linf", options.eps)
-        adversary = replace(Adversary(budget), **_without_none(attack))
+        adversary = Adversary(Budget.parse(options.norm or "linf", options.eps))
+        if options.attack_steps is not None:
+            adversary = replace(adversary, steps=options.attack_steps)
+        if options.attack_step is not None:
+            adversary = replace(adversary, step=options.attack_step)
     attack_fields = {"method", "optimiser", "norm", "eps", "attack_steps", "attack_step"}
     given = {**options.model_dump(exclude=attack_fields), "stem": stem, "threads": threads}
-    return replace(defaults, adversary=adversary, **_without_none(given))
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
+    stated = {name: value for name, value in given.items() if value is not None}
+    return replace(defaults, adversary=adversary, **stated)

@@ -123,7 +123,8 @@ class RunFolder:
             if _held(self.path) is None:
                 self._require_empty()
         except _DamagedRun:
-            if not self._is_recognised():
+            # Blank files of a run that has hardly begun can be taken too.
+            if self._strangers() and not (self.manifest.exists or self._kept()):
                 raise
         self.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -148,19 +149,20 @@ class RunFolder:
                 self._require_empty()
             elif resume or not overwrite:
                 self._check_held(held, settings, resume=resume)
-        if held is not None:
-            self._repair_manifest()
-        if held is not None and resume:
-            self.manifest.sweep(self.path / RUN)
-            if not held:
-                self._write_run({"format": FORMAT, "settings": settings})
-            return
-        if held is not None:
+        if held is not None and self.manifest.is_damaged:
+            logger.warning(
+                "%s is damaged: it is written again, without files that cannot be recognised",
+                self.manifest.path,
+            )
+            self.manifest.begin(self.report_path, *self._kept())
+        if held is not None and not resume:
             self.manifest.clear()
-        self.manifest.begin()
+        if held is None or not resume:
+            self.manifest.begin()
         self.manifest.sweep(self.path / RUN)
-        self._write_run({"format": FORMAT, "settings": settings})
-        (self.path / "blocks").mkdir(exist_ok=True)
+        if not held or not resume:
+            self._write_run({"format": FORMAT, "settings": settings})
+            (self.path / "blocks").mkdir(exist_ok=True)
 
     @staticmethod
     def division(path: str | Path) -> Division:
@@ -183,17 +185,14 @@ class RunFolder:
 
     @staticmethod
     def is_finished(path: str | Path) -> bool:
-        """Return whether a folder holds a run with its report."""
         return (Path(path) / "report.json").exists() and (Path(path) / RUN).exists()
 
     @property
     def manifest(self) -> Manifest:
-        """The list of the files that the run has written."""
         return Manifest(self.path, "run")
 
     @property
     def report_path(self) -> Path:
-        """The path of the report."""
         return self.path / "report.json"
 
     def place(self, name: str) -> Path:
@@ -213,7 +212,6 @@ class RunFolder:
         self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
-        """Return a value that was noted, or None."""
         return (_held(self.path) or {}).get(name)
 
     def store(self, source: str) -> FileStore:
@@ -230,14 +228,10 @@ class RunFolder:
         return store
 
     def save_learned(self, learned: Sequence[LearnedNoise]) -> None:
-        """Write learned noise to distributions/, each under its name."""
         save_learned(self.path / "distributions", learned, self.list_files)
 
     def write(
-        self,
-        report: ReportRecord,
-        per_input: PerInput,
-        evidence: Evidence | None = None,
+        self, report: ReportRecord, per_input: PerInput, evidence: Evidence | None = None
     ) -> None:
         """Write the inputs' results and what is shown of them, then the report."""
         names = (PER_INPUT, EVIDENCE, self.report_path.name)
@@ -287,13 +281,6 @@ class RunFolder:
                 " --overwrite instead of --resume."
             ) from error
 
-    def _is_recognised(self) -> bool:
-        """Return whether a folder with a damaged run.json belongs to a run, by its other files.
-
-        A folder with nothing but blank files of a run, which has hardly begun, can be taken too.
-        """
-        return self.manifest.exists or bool(self._kept()) or not self._strangers()
-
     def _kept(self) -> dict[Path, str]:
         """The sound files of runs in this folder that hold the identity of their run."""
         found: dict[Path, str] = {}
@@ -306,20 +293,9 @@ class RunFolder:
                 found[path] = match[1]
         return found
 
-    def _repair_manifest(self) -> None:
-        """List the files again that are certainly a run's; what cannot be told stays unlisted."""
-        if self.manifest.is_damaged:
-            logger.warning(
-                "%s is damaged: it is written again, without files that cannot be recognised",
-                self.manifest.path,
-            )
-            self.manifest.begin(self.report_path, *self._kept())
-
     def _require_empty(self) -> None:
         """Raise unless the folder is new, or holds at most what a run writes before its run.json."""
-        if not self.path.exists():
-            return
-        if found := self._strangers():
+        if found := self.path.exists() and self._strangers():
             raise RunFolderError(
                 f"`out` must be a new or empty folder or that of a run, {str(self.path)!r} holds"
                 f" {found[0]} and no {RUN}. Choose another folder."

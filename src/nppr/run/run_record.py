@@ -50,13 +50,24 @@ def describe_run(
     data, classifier = resolved.data, resolved.classifier
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, resolved.feature_model, data)
+    share_of = None if data.layout is None else data.layout.text
     record = RunRecord(
         nppr_version=version("nppr"),
         classifier=described,
         data=_describe_data(data, ready.original),
-        budget=_describe_budget(budget, data),
+        budget=BudgetRecord.of(budget, data.shape).model_copy(update={"share_of": share_of}),
         settings=SettingsRecord(
-            sources=tuple(_describe_source(source, data) for source in sources),
+            sources=tuple(
+                SourceRecord(
+                    name=source.name,
+                    kind=source.kind,
+                    metric=source.metric,
+                    fixed=source.is_fixed_noise,
+                    fitted=source.needs_fit_split,
+                    options=source.options(data.shape),
+                )
+                for source in sources
+            ),
             search=search,
             distributions={each.source.name: each.checksum for each in distributions},
             measure=settings,
@@ -105,22 +116,6 @@ def require_suitable(
         )
 
 
-def _describe_budget(budget: Budget, data: Data) -> BudgetRecord:
-    range_of = None if data.layout is None else data.layout.text
-    return BudgetRecord.of(budget, data.shape).model_copy(update={"share_of": range_of})
-
-
-def _describe_source(source: Source, data: Data) -> SourceRecord:
-    return SourceRecord(
-        name=source.name,
-        kind=source.kind,
-        metric=source.metric,
-        fixed=source.is_fixed_noise,
-        fitted=source.needs_fit_split,
-        options=source.options(data.shape),
-    )
-
-
 def _describe_classifier(
     classifier: Classifier, feature_model: Classifier | None, data: Data
 ) -> ClassifierRecord:
@@ -163,17 +158,14 @@ def _describe_features(
     )
 
 
-def _task_fingerprint(data: Data, classifier: Classifier) -> str | None:
-    """What tells a task from others of the same words."""
-    if data.task is None:
-        return None
-    x, y = data.evaluate.batch(np.arange(min(PROBE_INPUTS, len(data.evaluate))))
-    place = classifier.device or torch.get_default_device()
-    with frozen(classifier) as model, torch.no_grad():
-        return data.task.fingerprint(model.logits(x.to(place)), model.targets(y.to(place)))
-
-
 def _describe_data(data: Data, classifier: Classifier) -> DataRecord:
+    """Describe the data; the fingerprint of a task tells it from others of the same words."""
+    task, fingerprint = data.task, None
+    if task is not None:
+        x, y = data.evaluate.batch(np.arange(min(PROBE_INPUTS, len(data.evaluate))))
+        place = classifier.device or torch.get_default_device()
+        with frozen(classifier) as model, torch.no_grad():
+            fingerprint = task.fingerprint(model.logits(x.to(place)), model.targets(y.to(place)))
     return DataRecord(
         name=data.name,
         classes=data.classes,
@@ -182,9 +174,9 @@ def _describe_data(data: Data, classifier: Classifier) -> DataRecord:
         split=data.split,
         resize=data.resize,
         layout=None if data.layout is None else LayoutRecord(**vars(data.layout)),
-        task=None if data.task is None else data.task.words,
-        task_fingerprint=_task_fingerprint(data, classifier),
-        task_kind=data.task.kind or None if data.task else None,
+        task=None if task is None else task.words,
+        task_fingerprint=fingerprint,
+        task_kind=task.kind or None if task else None,
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
         notes=data.notes,

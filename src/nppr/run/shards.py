@@ -3,8 +3,8 @@
 Counts are keyed by input, so they do not depend on the division. The run measures the clean inputs
 and fits everything that is fitted. Then `share_out` sends each process all planned measurements for its
 part of the inputs. Each process keeps its finished blocks in a folder, `shards/PART-of-PARTS` in the
-run folder. In the end they are merged with the blocks of the run, which
-continues as if it had measured them itself. `--resume` measures what a shard did not finish.
+run folder. In the end they are merged with the blocks of the run, which continues as if it had measured
+them itself. `--resume` measures what a shard did not finish.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pickle
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,13 @@ from nppr.errors import NpprError, RunFolderError, RunStopped
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
-from nppr.run.assessment_run import AssessmentRun
-from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.run.resolve import Resolved
+from nppr.run.run_folder import Division
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
-from nppr.system.worker_pools import pack
+from nppr.system.specs import EAGER
+from nppr.system.worker_pools import WorkerPool, pack
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +56,7 @@ class ShardWork:
     resolve: Callable[[], Resolved]
     fingerprints: tuple[str, str]
     """Fingerprints of the classifier and of the evaluated inputs."""
-    micro_batch: int
-    speedups: tuple[str, ...]
-    engine: str
+    division: Division
     quantise: bool
     device: str
     chosen: IntArray
@@ -69,9 +68,33 @@ class ShardWork:
     folder: Path
     start_folder: str
 
-    def place(self, part: int, parts: int) -> Path:
-        """The folder of a part."""
-        return shard_folder(self.folder, part, parts)
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of the inputs, and the folder of its finished blocks."""
+
+    shards: Path
+    identity: str
+    number: int
+    parts: int
+
+    @property
+    def folder(self) -> Path:
+        return self.shards / f"{self.number + 1}-of-{self.parts}"
+
+    @property
+    def progress(self) -> Path:
+        return self.folder / PROGRESS_FILE
+
+    def rows(self, planned: PlannedMeasurement) -> IntArray:
+        return planned.rows(self.number, self.parts)
+
+    def file(self, planned: PlannedMeasurement) -> FileStore:
+        """Return the store of the blocks of a measurement in this part."""
+        slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
+        which = f"shard {self.number + 1} of {self.parts}, {planned.inputs} inputs"
+        path = self.folder / f"{slug}.safetensors"
+        return FileStore(path, f"{self.identity} {planned.stored} {which}")
 
 
 @dataclass
@@ -83,37 +106,21 @@ class PartStore:
 
     def load(self, inputs: int) -> Blocks | None:
         held = self.file.load(len(self.rows))
-        if held is None:
-            return None
-        blocks = Blocks.none(inputs)
-        blocks.put(self.rows, held)
-        return blocks
+        return None if held is None else held.among(self.rows, inputs)
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         self.file.save(blocks.of(self.rows), now=now)
-
-
-def shard_folder(folder: Path, part: int, parts: int) -> Path:
-    """Return the folder of a part; parts are numbered from 1."""
-    return folder / f"{part + 1}-of-{parts}"
 
 
 def share_out(run: AssessmentRun, planned: Sequence[PlannedMeasurement]) -> None:
     """Measure planned sources in shards, if the run has several workers; keep all in its stores."""
     if run.pool is None or not planned:
         return
-    with _shards_folder(run) as folder:
-        _Sharing(run, tuple(planned), folder).measure()
-
-
-@contextlib.contextmanager
-def _shards_folder(run: AssessmentRun) -> Iterator[Path]:
-    """Yield the folder of all shards: in the run folder, or a temporary one."""
     if run.folder is not None:
-        yield run.folder.path.resolve() / SHARDS
+        _Sharing(run, run.pool, tuple(planned), run.folder.path.resolve() / SHARDS).measure()
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+        _Sharing(run, run.pool, tuple(planned), Path(folder)).measure()
 
 
 class _Sharing:
@@ -122,29 +129,32 @@ class _Sharing:
     def __init__(
         self,
         run: AssessmentRun,
+        pool: WorkerPool,
         planned: tuple[PlannedMeasurement, ...],
         folder: Path,
     ) -> None:
-        assert run.pool is not None
-        self.run, self.planned, self.folder = run, planned, folder
-        self.pool, self.parts = run.pool, run.parts or run.pool.slots
+        self.run, self.pool, self.planned, self.folder = run, pool, planned, folder
         self.identity = run.folder.identity if run.folder else ""
+        self.parts = [
+            _Part(folder, self.identity, number, pool.slots) for number in range(pool.slots)
+        ]
 
     def measure(self) -> None:
         """Measure everything that is not finished; raise `RunStopped` if a shard could not end."""
-        run = self.run
+        run, parts = self.run, self.pool.slots
         self._merge()
-        left = [each for each in self.planned if self._is_open(each)]
+        left = tuple(each for each in self.planned if self._is_open(each))
         if not left:
             return
-        todo = self.planned if run.settings.only_merged else tuple(left)
+        todo = self.planned if run.settings.only_merged else left
         work = self._pack(todo)
         jobs = []
-        for part in range(self.parts):
+        for part in self.parts:
             self._seed(todo, part)
-            function = partial(measure_shard, work, part, self.parts)
-            name = f"shard {part + 1} of {self.parts}"
-            jobs.append(Job(str(part), function, label=name))
+            function = partial(measure_shard, work, part.number, parts)
+            jobs.append(
+                Job(str(part.number), function, label=f"shard {part.number + 1} of {parts}")
+            )
         try:
             ended = run_jobs(jobs, self.pool, threads=1, tick=self._report)
         except BaseException:
@@ -161,21 +171,18 @@ class _Sharing:
                 run.folder.require_present()
             first, why = next(iter(ended.failed.items()))
             raise RunStopped(
-                f"{len(ended.failed)} of {self.parts} shards could not be measured, shard"
+                f"{len(ended.failed)} of {parts} shards could not be measured, shard"
                 f" {int(first) + 1}: {why.rstrip('.')}."
             )
 
     def _pack(self, planned: tuple[PlannedMeasurement, ...]) -> bytes:
-        """Return what all shards are sent."""
         run = self.run
         assert run.request is not None
         ready, split = run.classifier, run.data.evaluate
         work = ShardWork(
             resolve=run.request,
             fingerprints=(run.record.classifier.fingerprint, split.fingerprint()),
-            micro_batch=ready.micro_batch,
-            speedups=ready.speedups,
-            engine=ready.engine,
+            division=Division(ready.micro_batch, ready.speedups, engine=ready.engine),
             quantise=ready.quantise,
             device=str(ready.device),
             chosen=split.indices,
@@ -193,23 +200,18 @@ class _Sharing:
         assert found is not None
         return found
 
-    def _file(self, planned: PlannedMeasurement, folder: Path, part: int, parts: int) -> FileStore:
-        return shard_file(planned, folder, self.identity, part, parts)
-
     def _is_open(self, planned: PlannedMeasurement) -> bool:
         """Whether some of its blocks are not measured yet."""
         held = self._store(planned).load(planned.inputs)
         return held is None or bool((held.finished < planned.blocks).any())
 
-    def _seed(self, planned: Sequence[PlannedMeasurement], part: int) -> None:
+    def _seed(self, planned: Sequence[PlannedMeasurement], part: _Part) -> None:
         """Give a shard the blocks that its inputs have already."""
-        place = shard_folder(self.folder, part, self.parts)
-        place.mkdir(parents=True, exist_ok=True)
+        part.folder.mkdir(parents=True, exist_ok=True)
         for each in planned:
-            rows = each.rows(part, self.parts)
-            file = self._file(each, self.folder, part, self.parts)
+            rows, file = part.rows(each), part.file(each)
             if self.run.folder is not None:
-                self.run.folder.list_files(file.path, place / PROGRESS_FILE)
+                self.run.folder.list_files(file.path, part.progress)
             held = self._store(each).load(each.inputs)
             if held is not None and held.finished[rows].any():
                 file.save(held.of(rows), now=True)
@@ -220,43 +222,31 @@ class _Sharing:
             match = _FOLDER.fullmatch(place.name)
             if match is None or place.is_symlink():
                 continue
-            part, parts = int(match[1]) - 1, int(match[2])
-            for planned in self.planned if 0 <= part < parts else ():
-                file = self._file(planned, self.folder, part, parts)
-                rows = planned.rows(part, parts)
+            part = _Part(self.folder, self.identity, int(match[1]) - 1, int(match[2]))
+            for planned in self.planned if 0 <= part.number < part.parts else ():
+                rows, file = part.rows(planned), part.file(planned)
                 held = file.load(len(rows)) if len(rows) else None
                 if held is not None:
                     _merge_into(self._store(planned), held, rows, planned.inputs)
                 file.path.unlink(missing_ok=True)
-            (place / PROGRESS_FILE).unlink(missing_ok=True)
+            part.progress.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # a file of somebody else stays
-                place.rmdir()
+                part.folder.rmdir()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
     def _report(self) -> None:
-        """Show how far all shards are together."""
         if self.run.progress is None:
             return
         whole: dict[str, list[int]] = {}
-        for part in range(self.parts):
-            for name, counts in _read_progress(shard_folder(self.folder, part, self.parts)).items():
-                known = whole.setdefault(name, [0, 0, 0])
+        for part in self.parts:
+            for name, counts in _read_progress(part.progress).items():
+                known = whole.get(name, [0, 0])
                 whole[name] = [before + more for before, more in zip(known, counts, strict=True)]
-        for name, (done, _, correct) in whole.items():
-            total = next(
-                (each.inputs * each.draws for each in self.planned if each.stored == name), done
-            )
-            self.run.progress(Progress(name, done, max(total, done), correct))
-
-
-def shard_file(
-    planned: PlannedMeasurement, folder: Path, identity: str, part: int, parts: int
-) -> FileStore:
-    """Return the store of the blocks of a measurement in a shard."""
-    slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
-    path = shard_folder(folder, part, parts) / f"{slug}.safetensors"
-    return FileStore(path, planned.identity(identity, part, parts))
+        totals = {each.stored: each.inputs * each.draws for each in self.planned}
+        for name, (done, correct) in whole.items():
+            total = max(totals.get(name, done), done)
+            self.run.progress(Progress(name, done, total, correct))
 
 
 def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None:
@@ -265,9 +255,7 @@ def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None
     If the model contradicted the screening of one part, the counts of all parts are made exactly.
     """
     whole = store.load(inputs) or Blocks.none(inputs)
-    added = Blocks.none(inputs)
-    added.put(rows, held)
-    merged = Blocks.merged([whole, added])
+    merged = Blocks.merged([whole, held.among(rows, inputs)])
     if merged.must_be_exact and not bool(merged.audit[:, 3].all()):
         exact = np.flatnonzero(merged.audit[:, 3])
         kept = merged.of(exact)
@@ -276,9 +264,9 @@ def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None
     store.save(merged, now=True)
 
 
-def _read_progress(place: Path) -> dict[str, list[int]]:
+def _read_progress(path: Path) -> dict[str, list[int]]:
     try:
-        found = json.loads((place / PROGRESS_FILE).read_text())
+        found = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -289,13 +277,12 @@ class _Reporter:
     """Writes how far a shard is, so that the process of the run can show it."""
 
     path: Path
-    counts: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
     _written: float = 0.0
 
     def report(self, state: Progress, name: str, others: int) -> None:
         """`others` are draws of inputs that are not of this shard, which count as done."""
-        total = state.total - others
-        self.counts[name] = (state.done - others, total, state.correct)
+        self.counts[name] = (state.done - others, state.correct)
         now = time.monotonic()
         if now - self._written >= SECONDS_BETWEEN_REPORTS or state.done >= state.total:
             self._written = now
@@ -307,21 +294,18 @@ _opened: dict[int, tuple[Data, PreparedClassifier]] = {}
 
 
 def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
-    """Measure all sources on a part of the inputs; return the seconds that each took.
-
-    A source that fails is left to the process of the run, which then states why.
-    """
+    """Measure all sources on a part of the inputs; return the seconds that each took."""
     work: ShardWork = pickle.loads(packed)
     with contextlib.suppress(OSError):
         os.chdir(work.start_folder)
     data, classifier = _open(work)
     split = data.evaluate
     broken = ~work.clean_correct
-    place = work.place(part, parts)
-    reporter = _Reporter(place / PROGRESS_FILE)
+    place = _Part(work.folder, work.identity, part, parts)
+    reporter = _Reporter(place.progress)
     seconds: dict[str, float] = {}
     for each in work.planned:
-        rows = each.rows(part, parts)
+        rows = place.rows(each)
         if not len(rows):
             continue
         skipped = np.ones(each.inputs, bool)
@@ -342,12 +326,12 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
                 seed=each.seed,
                 clean_correct=work.clean_correct[: each.inputs],
                 progress=partial(reporter.report, name=each.stored, others=others),
-                store=PartStore(rows, shard_file(each, work.folder, work.identity, part, parts)),
+                store=PartStore(rows, place.file(each)),
                 skip=skipped,
             )
         except (RunStopped, RunFolderError):
             raise
-        except Exception:
+        except Exception:  # the process of the run measures it again and states why
             logger.debug("%s failed in a shard", each.stored, exc_info=True)
             continue
         own_time = seconds.get(each.timed_as, 0.0) + time.perf_counter() - start
@@ -359,7 +343,7 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
 
 def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
     """Load the data and the classifier, and check that they are the same as in the run."""
-    variant = work.micro_batch, work.speedups, work.engine, work.quantise, work.device
+    variant = work.division, work.quantise, work.device
     key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), variant))
     if key in _opened:
         return _opened[key]
@@ -377,9 +361,9 @@ def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
         probe(whole),
         classes=data.classes,
         device=work.device,
-        micro_batch=work.micro_batch,
-        speedups=work.speedups,
-        engine=work.engine,
+        micro_batch=work.division.micro_batch,
+        speedups=work.division.form,
+        engine=work.division.engine or EAGER,
     )
     known, inputs = work.fingerprints
     if resolved.classifier.fingerprint() not in (None, known) or split.fingerprint() != inputs:

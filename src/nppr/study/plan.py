@@ -15,21 +15,29 @@ from nppr.noise.rungs import Dependency
 from nppr.run.resolve import choose_train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
-from nppr.study.chains import Chain, Member, add_walked, find_parents
-from nppr.study.graph import FitWork, Graph, MeasureWork, Node, NodeWork, StudyCell, TrainWork
+from nppr.study.graph import (
+    Chain,
+    FitNode,
+    Graph,
+    MeasureNode,
+    Member,
+    Node,
+    StudyCell,
+    TrainNode,
+    add_walked,
+    find_parents,
+)
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
     digest_of,
-    expect_data,
     identify_classifier,
     identify_data,
     load_source,
     measure_speed,
     missing_classifier,
-    missing_data,
 )
-from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
+from nppr.study.study_file import OWN, ClassifierEntry, Grid, Place, Study
 from nppr.train import image_shape
 
 MOST_NODES = 10_000
@@ -87,10 +95,11 @@ class _Model:
 class _Planner:
     def __init__(self, study: Study, device: str | None, most: int | None, run_code: bool) -> None:
         self.study, self.most, self.run_code = study, most, run_code
-        self.graph = Graph()
         kind = usable_device(device).type
         self.device = device or kind
-        self.data = {each.name: self._find_data(each) for each in study.data}
+        self.data = {each.name: identify_data(each) for each in study.data}
+        absent = [each.entry for each in self.data.values() if not each.is_here]
+        self.graph = Graph(missing=[f"data {each.name!r} at {each.spec}" for each in absent])
         self.models = {each.name: self._find_model(each) for each in study.classifiers}
         self.fits: dict[tuple[Chain, Member], Node] = {}
 
@@ -109,9 +118,12 @@ class _Planner:
 
     def add_learned_cells(self, grid: Grid) -> None:
         """Add measurements of fitted noise at every radius, on every target, with every seed."""
+        draws = grid.draws or self.study.measure.draws
         for chain, member in self._wanted_fits(grid):
             radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
-            family = chain.family(member.fitted)
+            family, fit = chain.family(member.fitted), self.fits[chain, member.fitted]
+            calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
+            fitted = f"{', per-input from' if calls else ' of'} {fit.label}"
             place = Place(
                 source=NPPR,
                 classifier=self.models[chain.classifier].label,
@@ -127,8 +139,17 @@ class _Planner:
             )
             targets = self._targets(grid, chain.classifier)
             for target, radius, seed in product(targets, radii, grid.seeds):
-                budget = Budget.parse(chain.norm, radius)
-                self._measure_noise(grid, target, budget, seed, place, chain, member)
+                model, budget = self.models[target], Budget.parse(chain.norm, radius)
+                node = MeasureNode(
+                    **self._noise_settings(model, chain, member.fitted),
+                    label=f"measure {target}, {NPPR}, {budget}, seed {seed}{fitted}",
+                    passes=model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL),
+                    budget=budget,
+                    settings=self._measure_settings(draws, seed),
+                    fit=fit.hash,
+                    per_input_calls=calls,
+                )
+                self._add_cell(grid, model, node, budget, place, chain)
 
     def add_source_cells(self, grid: Grid) -> None:
         """Add measurements of the sources that are not learned."""
@@ -136,13 +157,23 @@ class _Planner:
         for name, text, norm, radius, seed in product(
             self._classifiers(grid), grid.sources, grid.norms, radii, grid.seeds
         ):
-            self._measure_source(grid, name, Budget.parse(norm, radius), seed, text)
+            model, budget = self.models[name], Budget.parse(norm, radius)
+            (source,) = parse_sources(text, budget)
+            draws = source.fixed_draws or grid.draws or self.study.measure.draws
+            sizes = model.data.sizes
+            node = MeasureNode(
+                **self._noise_settings(model),
+                label=f"measure {name}, {text}, {budget}, seed {seed}",
+                passes=sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit),
+                budget=None if source.budget is None else budget,
+                settings=self._measure_settings(draws, seed),
+                source=source,
+            )
+            place = Place(source=text, classifier=model.label)
+            self._add_cell(grid, model, node, budget, place)
 
-    def _add(
-        self, label: str, model: _Model, work: NodeWork, passes: float, calls: int = 0
-    ) -> Node:
-        """Return a new node, or the one of the same hash."""
-        node = Node(label, work, passes, calls, model.speed)
+    def _add(self, node: Node) -> Node:
+        """Return the node of the graph with the hash of this one, which is added if there is none."""
         added = self.graph.nodes.setdefault(node.hash, node)
         if self.most is not None and len(self.graph.nodes) > self.most:
             raise SpecError(
@@ -151,17 +182,9 @@ class _Planner:
             )
         return added
 
-    def _find_data(self, entry: DataEntry) -> DataSource:
-        absent = missing_data(entry)
-        if absent is None:
-            return identify_data(entry)
-        self.graph.missing.append(absent)
-        return expect_data(entry)
-
     def _find_model(self, entry: ClassifierEntry) -> _Model:
         data = self.data[entry.data or self.study.data[0].name]
-        absent = missing_classifier(entry)
-        if absent is not None:
+        if (absent := missing_classifier(entry)) is not None:
             self.graph.missing.append(absent)
         source = ClassifierSource(entry.network, f"absent {entry.name}")
         model = _Model(entry, data, source, measure_speed(entry, data))
@@ -186,10 +209,14 @@ class _Planner:
             raise SpecError(f"{error} (In the training of {entry.name!r}.)") from error
         images = settings.epochs * (data.sizes.fit + data.sizes.select)
         calls = images * (1 + (settings.adversary.steps if settings.adversary else 0))
-        work = TrainWork(data, model.source, self.device, settings)
-        return self._add(
-            f"train {entry.name}", model, work, calls * PASSES_PER_TRAINING_STEP, calls
+        node = TrainNode(
+            **self._shared(model),
+            label=f"train {entry.name}",
+            passes=calls * PASSES_PER_TRAINING_STEP,
+            calls=calls,
+            settings=settings,
         )
+        return self._add(node)
 
     def _classifiers(self, grid: Grid) -> list[str]:
         return grid.classifiers or list(self.models)
@@ -237,123 +264,66 @@ class _Planner:
             ):
                 yield chain, Member(floor, components, Dependency(dependency))
 
-    def _noise_settings(self, model: _Model, features: _Model | None = None) -> dict[str, Any]:
-        """Return what all works on noise share."""
-        return {
-            "data": model.data,
-            "classifier": model.source,
-            "device": self.device,
-            "features": features.source if features else None,
-            "quantise": self.study.measure.quantise,
-            "threads": self.study.measure.threads,
-        }
+    def _shared(self, model: _Model) -> dict[str, Any]:
+        """Return what all nodes of a model have in common."""
+        source, speed = model.source, model.speed
+        return {"data": model.data, "classifier": source, "device": self.device, "speed": speed}
 
-    def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
-        """Return the model whose features the noise sees on a target, if it is not the target itself.
+    def _noise_settings(
+        self, model: _Model, chain: Chain | None = None, member: Member | None = None
+    ) -> dict[str, Any]:
+        """Return what the noise nodes of a model have in common, for fitted noise or any other.
 
         On every target, noise sees the features of the model that it was fitted with.
         """
-        own = chain.feature_model == chain.classifier == target
-        return (
-            self.models[chain.feature_model] if member.dependency.sees_input and not own else None
-        )
+        features = None
+        if chain and member and member.dependency.sees_input:
+            own = chain.feature_model == chain.classifier == model.entry.name
+            features = None if own else self.models[chain.feature_model].source
+        known = self.study.measure
+        noise = {"features": features, "quantise": known.quantise, "threads": known.threads}
+        return self._shared(model) | noise
+
+    def _measure_settings(self, draws: int, seed: int) -> Measure:
+        known = self.study.measure
+        return Measure(draws=draws, seed=seed, confidence=known.confidence, quantise=known.quantise)
 
     def _add_fit(self, chain: Chain, member: Member, parents: tuple[str, ...]) -> Node:
-        model = self.models[chain.classifier]
+        model, budget = self.models[chain.classifier], Budget.parse(chain.norm, chain.radius)
         settings, stage = chain.stage(member, model.data.sizes.fit, first=not parents)
-        budget = Budget.parse(chain.norm, chain.radius)
-        work = FitWork(
-            **self._noise_settings(model, self._features(chain, member, chain.classifier)),
+        label = f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
+        node = FitNode(
+            **self._noise_settings(model, chain, member),
+            label=label + (f", seed {chain.seed}" if chain.seed else ""),
+            passes=stage.calls * PASSES_PER_FIT_CALL,
+            calls=stage.calls,
             budget=budget,
             seed=chain.seed,
             search=settings,
             stage=stage,
             parents=parents,
         )
-        label = f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
-        label += f", seed {chain.seed}" if chain.seed else ""
-        return self._add(label, model, work, stage.calls * PASSES_PER_FIT_CALL, stage.calls)
-
-    def _measure_noise(
-        self,
-        grid: Grid,
-        name: str,
-        budget: Budget,
-        seed: int,
-        place: Place,
-        chain: Chain,
-        member: Member,
-    ) -> None:
-        """Add a measurement of fitted noise."""
-        model, fit = self.models[name], self.fits[chain, member.fitted]
-        calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
-        draws = grid.draws or self.study.measure.draws
-        work = MeasureWork(
-            **self._noise_settings(model, self._features(chain, member.fitted, name)),
-            budget=budget,
-            settings=self._measure_settings(draws, seed),
-            fit=fit.hash,
-            per_input_calls=calls,
-        )
-        passes = model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL)
-        label = f"{', per-input from' if calls else ' of'} {fit.label}"
-        self._add_cell(grid, model, work, budget, place, label, passes, chain)
-
-    def _measure_source(self, grid: Grid, name: str, budget: Budget, seed: int, text: str) -> None:
-        """Add a measurement of a source that is not learned."""
-        model = self.models[name]
-        (source,) = parse_sources(text, budget)
-        draws = source.fixed_draws or grid.draws or self.study.measure.draws
-        work = MeasureWork(
-            **self._noise_settings(model),
-            budget=None if source.budget is None else budget,
-            settings=self._measure_settings(draws, seed),
-            source=source,
-        )
-        sizes = model.data.sizes
-        passes = sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit)
-        place = Place(source=text, classifier=model.label)
-        self._add_cell(grid, model, work, budget, place, "", passes)
-
-    def _measure_settings(self, draws: int, seed: int) -> Measure:
-        known = self.study.measure
-        return Measure(draws=draws, seed=seed, confidence=known.confidence, quantise=known.quantise)
+        return self._add(node)
 
     def _add_cell(
         self,
         grid: Grid,
         model: _Model,
-        work: MeasureWork,
+        node: MeasureNode,
         budget: Budget,
         place: Place,
-        label: str,
-        passes: float,
         chain: Chain | None = None,
     ) -> None:
         """Add a measurement and its cell; `place` has the axes of what is measured."""
-        settings = work.settings
-        node = self._add(
-            f"measure {model.entry.name}, {place.source}, {budget}, seed {settings.seed}{label}",
-            model,
-            work,
-            passes,
+        seed, draws, measure = node.settings.seed, node.settings.draws or 0, self._add(node).hash
+        place = replace(
+            place,
+            grid=grid.name,
+            data=model.data.entry.name,
+            target=model.label,
+            group=model.entry.group,
+            norm=budget.spec,
+            radius=budget.radius_text,
         )
-        self.graph.cells.append(
-            StudyCell(
-                place=replace(
-                    place,
-                    grid=grid.name,
-                    data=model.data.entry.name,
-                    target=model.label,
-                    group=model.entry.group,
-                    norm=budget.spec,
-                    radius=budget.radius_text,
-                ),
-                seed=settings.seed,
-                measure=node.hash,
-                clean=digest_of([model.data.identity, model.source.identity]),
-                draws=settings.draws or 0,
-                fit=work.fit,
-                chain=chain,
-            )
-        )
+        clean = digest_of([model.data.identity, model.source.identity])
+        self.graph.cells.append(StudyCell(place, seed, measure, clean, draws, node.fit, chain))

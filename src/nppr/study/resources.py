@@ -83,13 +83,6 @@ class ClassifierSource:
     trained: str | None = None
 
 
-def missing_data(entry: DataEntry) -> str | None:
-    """Return what is missing where, if the data are not here."""
-    if not is_path(entry.spec) or os.path.exists(_full_path(entry.spec)):
-        return None
-    return f"data {entry.name!r} at {entry.spec}"
-
-
 def missing_classifier(entry: ClassifierEntry) -> str | None:
     """Return what is missing where, if the weights or the file of the model are not here."""
     if entry.training is not None or entry.weights == RANDOM_WEIGHTS:
@@ -105,25 +98,28 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 
 
 def identify_data(entry: DataEntry) -> DataSource:
-    """Read the data again and return them with a hash of the inputs used."""
+    """Read the data again and return them with a hash of the inputs used, if they are here."""
     if is_path(entry.spec):
-        entry = entry.model_copy(update={"spec": str(_full_path(entry.spec))})
+        path = _full_path(entry.spec)
+        if not os.path.exists(path):
+            return _expect_data(entry)
+        entry = entry.model_copy(update={"spec": str(path)})
     load_source.cache_clear()
     data = load_source(DataSource(entry))
     sizes = InputCounts(fit=len(data.fit), select=len(data.select), evaluate=len(data.evaluate))
     return DataSource(entry, _identity_of(data), data.shape, sizes)
 
 
-def expect_data(entry: DataEntry) -> DataSource:
+def _expect_data(entry: DataEntry) -> DataSource:
     """Return data that are not here, with the sizes that the study expects."""
     expected = entry.expected.model_dump() if entry.expected else {}
     limits = {"fit": entry.fit_inputs, "select": entry.select_inputs, "evaluate": entry.inputs}
-    sizes = {}
-    for split, limit in limits.items():
-        known = [size for size in (expected.get(split), limit) if size is not None]
-        sizes[split] = min(known, default=1)
-    absent = f"absent {entry.name}"
-    return DataSource(entry, absent, sizes=InputCounts(**sizes), is_here=False)
+    known = {split: (expected.get(split), limit) for split, limit in limits.items()}
+    sizes = {
+        split: min((each for each in both if each is not None), default=1)
+        for split, both in known.items()
+    }
+    return DataSource(entry, f"absent {entry.name}", sizes=InputCounts(**sizes), is_here=False)
 
 
 def identify_classifier(
@@ -138,13 +134,12 @@ def identify_classifier(
     if entry.weights not in (None, RANDOM_WEIGHTS):
         network = network.with_(weights=str(_full_path(str(entry.weights))))
     files: dict[str, str] = {}
-    if file is None:
-        known.append(entry.model)
-    else:
-        path, function = _full_path(file), entry.model.removeprefix(file)
+    function = entry.model.removeprefix(file or "")
+    known.append(function)
+    if file is not None:
+        path = _full_path(file)
         network = network.with_(model=f"{path}{function}")
         files[str(path)] = file_digest(path)
-        known.append(function)
     fingerprint = None
     if run_code or not names_code(entry.model):
         fingerprint = _load_classifier(ClassifierSource(network), data).fingerprint()
@@ -169,23 +164,19 @@ def prepare_source(
     source: ClassifierSource, data: DataSource, device: str | None, weights: str | None = None
 ) -> PreparedClassifier:
     """Prepare a classifier so that it rounds the same way in every process."""
-    inputs = load_source(data)
+    classifier, inputs = _load_classifier(source, data, weights), load_source(data)
     examples = probe(inputs.evaluate)
+    size = fit_micro_batch(examples)
     return prepare(
-        _load_classifier(source, data, weights),
-        examples,
-        classes=inputs.classes,
-        device=device,
-        micro_batch=fit_micro_batch(examples),
+        classifier, examples, classes=inputs.classes, device=device, micro_batch=size,
         speedups=SPEEDUPS,
-    )
+    )  # fmt: skip
 
 
 def measure_speed(entry: ClassifierEntry, data: DataSource) -> float | None:
     """Return the images per second of a forward pass, or None if it cannot be timed.
 
-    The weights are random if they are not here. A model that Python code makes is not timed, because
-    planning runs no code.
+    A network of the zoo has random weights here. Python code is not timed: planning does not run it.
     """
     if names_code(entry.model) or not data.is_here:
         return None
@@ -224,9 +215,5 @@ def _full_path(path: str) -> Path:
 
 def _model_file(model: str) -> str | None:
     """Return the part of a model's name that is a file, if there is one."""
-    if model in ZOO:
-        return None
-    if model.endswith((".pt2", ".onnx")):
-        return model
-    file, colon, _ = model.rpartition(":")
-    return file if colon and file.endswith(".py") else None
+    file = model if model.endswith((".pt2", ".onnx")) else model.rpartition(":")[0]
+    return file if file == model or file.endswith(".py") else None

@@ -11,14 +11,11 @@ from pathlib import Path
 
 from nppr.errors import RunFolderError, SpecError, WriteError
 from nppr.study.graph import Graph, Node
-from nppr.study.node_cache import FullCacheError, NodeCache, is_full_disk
-from nppr.study.node_work import NodeResult, run_node
-from nppr.study.orders import Orders, check_orders
+from nppr.study.node_work import FullCacheError, NodeCache, NodeResult, is_full_disk, run_node
 from nppr.study.plan import require_code_allowed
-from nppr.study.study_figures import write_noise_figures
 from nppr.study.study_file import Study
-from nppr.study.study_output import write_study
-from nppr.study.study_records import read_records
+from nppr.study.study_output import write_noise_figures, write_study
+from nppr.study.study_records import Orders, check_orders, read_records
 from nppr.study.table_layout import StudyTable, make_table, require_tables
 from nppr.system.manifest import Manifest
 from nppr.system.scheduler import Job, JobProgress, run_jobs
@@ -92,13 +89,11 @@ def run_study(
             progress=progress,
             note_of=lambda result: result.note,
         )
-    records = read_records(
-        graph, place, {key: each.finished for key, each in ended.results.items()}
-    )
-    label = {node.hash: node.label for node in graph.nodes.values()}
+    records = read_records(graph, place, {k: each.finished for k, each in ended.results.items()})
+    label = {key: node.label for key, node in graph.nodes.items()}
     failures = [f"{label[key]}: {why}" for key, why in ended.failed.items()]
     failures += [
-        f"{label[key]}: skipped, it needs {label[cause]}" for key, cause in ended.skipped.items()
+        f"{label[key]}: skipped, it needs {label[why]}" for key, why in ended.skipped.items()
     ]
     places = [cell.place for cell in graph.cells]
     made = EndedStudy(

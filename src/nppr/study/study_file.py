@@ -88,11 +88,10 @@ AXES = tuple(field.name for field in fields(Place))
 
 @dataclass(frozen=True)
 class ValueKind:
-    """A kind of number that tables can show.
+    """A kind of number that tables can show: of a measurement, a fit, or clean answers (`of`).
 
-    It belongs to a measurement, to a fit, or to the clean answers of a classifier (`of`). A `fraction`
-    is shown in percent. A `seeded` value has a standard deviation over evaluation seeds. `meaning` goes
-    into the caption of a table without a title.
+    A `fraction` is shown in percent, a `seeded` value with its standard deviation over evaluation
+    seeds, and its `meaning` in the caption of a table without a title.
     """
 
     of: Literal["measure", "fit", "clean"] = "measure"
@@ -113,18 +112,16 @@ VALUES = {
     ),
     "stress": ValueKind(seeded=True),
     "normalised_stress": ValueKind(seeded=True),
-    "entropy_ratio": ValueKind("fit", fraction=True),
-    "max_weight": ValueKind("fit", fraction=True),
-    "min_weight": ValueKind("fit", fraction=True),
-    "std_weight": ValueKind("fit", fraction=True),
-    "realised_std": ValueKind("fit"),
-    "fit_loss": ValueKind("fit"),
-    "fit_pr": ValueKind("fit", fraction=True),
-    "fit_calls": ValueKind("fit"),
-    "fit_seconds": ValueKind("fit"),
-    "fit_seconds_per_epoch": ValueKind("fit"),
     "seconds": ValueKind(seeded=True),
     "calls": ValueKind(),
+    **dict.fromkeys(
+        ("entropy_ratio", "max_weight", "min_weight", "std_weight", "fit_pr"),
+        ValueKind("fit", fraction=True),
+    ),
+    **dict.fromkeys(
+        ("realised_std", "fit_loss", "fit_calls", "fit_seconds", "fit_seconds_per_epoch"),
+        ValueKind("fit"),
+    ),
 }
 """Values by name; docs/studies.md explains each."""
 
@@ -156,6 +153,13 @@ def _one_of(argument: str, valid: Collection[str]) -> AfterValidator:
 def _check_axes(where: dict[str, object]) -> None:
     for name in where:
         require_one_of("where", name, AXES)
+
+
+def _check_table_name(name: str) -> None:
+    if name in TAKEN:
+        raise SpecError(
+            f"`name` of a table must differ from other files of the study, got {name!r}."
+        )
 
 
 def _check_norm(text: str) -> None:
@@ -365,7 +369,7 @@ class Paper(StudyEntry):
 class TableEntry(StudyEntry):
     """A table: the axes of its rows, and its columns."""
 
-    name: Slug
+    name: Annotated[Slug, _accepted_by(_check_table_name)]
     title: str = ""
     rows: list[AxisName]
     columns: Annotated[list[ColumnEntry], Field(min_length=1)]
@@ -373,15 +377,6 @@ class TableEntry(StudyEntry):
     percent: bool = True
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
     paper: Paper | None = None
-
-    @field_validator("name")
-    @classmethod
-    def _free(cls, value: str) -> str:
-        if value in TAKEN:
-            raise ValueError(
-                f"`name` of a table must differ from other files of the study, got {value!r}."
-            )
-        return value
 
 
 class Study(StudyEntry):
@@ -447,8 +442,8 @@ def _check_names(study: Study) -> None:
 def _first_mistake(error: ValidationError) -> str:
     """Return the first mistake as one line with its place in the file."""
     found = error.errors()[0]
-    names = [str(each) for each in found["loc"] if "-" not in str(each)]  # pydantic's own have one
-    where = ".".join(name for name in names if not name.startswith("function"))
+    names = map(str, found["loc"])  # those with a hyphen, and functions, are pydantic's own
+    where = ".".join(name for name in names if "-" not in name and not name.startswith("function"))
     message = found["msg"].removeprefix("Value error, ").rstrip(".")
     if found["type"] == "missing":
         return f"`{where}` must be given in the study, got nothing."

@@ -1,10 +1,12 @@
-"""Files of a study: every table in all formats, one page, and study.json with everything."""
+"""Files of a study: tables in all formats, one page, study.json, and figures of the learned noise."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,10 +15,15 @@ import torch
 from markupsafe import Markup
 
 from nppr.errors import mark_controls
+from nppr.report import read_run
+from nppr.report.evidence import Evidence
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
-from nppr.study.orders import Orders, Pair
+from nppr.run.collect_evidence import collect_draws
+from nppr.study.graph import Graph, MeasureNode
+from nppr.study.node_work import NodeCache, open_measurement
 from nppr.study.study_file import Study
+from nppr.study.study_records import Orders
 from nppr.study.table_layout import StudyTable
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
@@ -81,23 +88,18 @@ def orders_table(orders: Orders) -> Table:
         Column("p_value", "p-value", number=True),
         Column("wrong", "wrong order"),
     )
-    return Table("Nested pairs", columns, tuple(map(_pair_cells, orders.pairs)))
-
-
-def _pair_cells(pair: Pair) -> tuple[Cell, ...]:
-    place = pair.place
-    where = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
-    where += [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
-    wrong = "tied" if pair.tied else "yes" if pair.wrong else "no"
-    return (
-        Cell.of(pair.kind),
-        Cell.of(", ".join(map(str, where))),
-        Cell.of(pair.small),
-        Cell.of(pair.large),
-        Cell(pair.points, f"{pair.points:.2f}"),
-        Cell(pair.p_value, f"{pair.p_value:.3g}"),
-        Cell(pair.wrong, wrong, strong=pair.wrong),
-    )
+    rows = []
+    for pair in orders.pairs:
+        place = pair.place
+        where = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
+        where += [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
+        wrong = "tied" if pair.tied else "yes" if pair.wrong else "no"
+        texts = (pair.kind, ", ".join(map(str, where)), pair.small, pair.large)
+        points = Cell(pair.points, f"{pair.points:.2f}")
+        p_value = Cell(pair.p_value, f"{pair.p_value:.3g}")
+        last = Cell(pair.wrong, wrong, strong=pair.wrong)
+        rows.append((*map(Cell.of, texts), points, p_value, last))
+    return Table("Nested pairs", columns, tuple(rows))
 
 
 def _markdown(
@@ -127,20 +129,48 @@ def _page(
 
 
 def _describe_machine() -> dict[str, str]:
+    processor = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        processor = f"{len(names)} x {names[0]}" if names else platform.machine()
     return {
         "nppr": version("nppr"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "processor": _describe_processor(),
+        "processor": processor,
     }
 
 
-def _describe_processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.machine()
+def write_noise_figures(
+    graph: Graph, cache: NodeCache, finished: Collection[str], out: Path, formats: Sequence[str]
+) -> list[Path]:
+    """Draw the learned noise of every finished measurement into a separate folder in `figures`."""
+    # Matplotlib and scikit-learn take seconds to import.
+    from nppr.report.figures import Subject, draw, save
+    from nppr.report.figures.noise_figures import NOISE_FIGURES
+
+    written = []
+    for key in dict.fromkeys(cell.measure for cell in graph.cells if cell.measure in finished):
+        node = graph.nodes[key]
+        if not isinstance(node, MeasureNode) or node.fit is None:
+            continue
+        if node.per_input_calls:
+            continue  # every input has a different law
+        files = read_run(cache.folder(key) / "run")
+        lines = files.report.per_input
+        correct = np.unique(lines["index"][lines["clean_correct"] == 1])
+        run, _, learned = open_measurement(node, cache)
+        with run:
+            positions = np.flatnonzero(np.isin(run.data.evaluate.indices, correct))
+            drawn = collect_draws(run, [each.source for each in learned], positions)
+        subject = Subject(files.report, files.per_input, Evidence((), drawn))
+        place = out / "figures" / f"{re.sub(r'[^A-Za-z0-9.=-]+', '-', node.label)}-{key[:8]}"
+        shown = draw(NOISE_FIGURES, subject)
+        Manifest(out, "study").add(
+            *(place / f"{each.id}.{form}" for each in shown for form in formats)
+        )
+        written += save(shown, place, formats)
+    return written

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain, count
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError, unknown
@@ -21,7 +22,6 @@ from nppr.study.resources import digest_of
 from nppr.study.study_file import (
     AXES,
     VALUES,
-    ColumnEntry,
     Place,
     Study,
     TableEntry,
@@ -108,12 +108,13 @@ class StudyTable:
     def as_table(self) -> Table:
         """Return the table for readers and programs, with the paper's number beside ours.
 
-        For readers, standard deviation, spread over fit seeds, interval and direction are parts of the
-        number. For programs they are separate columns.
+        What readers see as parts of a number, such as its interval, are columns for programs.
         """
-        names = _column_names([header.text for header in self.headers], self.entry.rows)
         columns = [Column(axis, axis.replace("_", " ")) for axis in self.entry.rows]
-        for name, header in zip(names, self.headers, strict=True):
+        taken = list(self.entry.rows)
+        for header in self.headers:
+            name = _column_name(header.text, taken)
+            taken.append(name)
             columns += [
                 Column(name, header.text, number=True),
                 Column(f"{name}_std", "", number=True),
@@ -142,7 +143,7 @@ class StudyTable:
     def _row_cells(self, row: int) -> Iterator[Cell]:
         decimals = self.entry.decimals
         for column, number in enumerate(self.numbers[row]):
-            yield from [Cell(None, "")] * 5 if number is None else number.cells(decimals)
+            yield from number.cells(decimals) if number else [Cell(None, "")] * 5
             if self.paper is not None:
                 known = self.paper[row][column]
                 is_number = isinstance(known, float | int)
@@ -173,12 +174,9 @@ def make_table(
 ) -> StudyTable:
     """Fill a table: its rows and columns come from all planned places, its numbers from the records."""
     where = _filter_of(entry.where)
-    headers = _headers_of(entry, [place for place in places if _fits(place, where)])
-    shown = [
-        place
-        for place in places
-        if _fits(place, where) and any(_fits(place, header.where) for header in headers)
-    ]
+    places = [place for place in places if _fits(place, where)]
+    headers = tuple(_headers_of(entry, places))
+    shown = [place for place in places if any(_fits(place, header.where) for header in headers)]
     labels = _sort_labels([place.texts(entry.rows) for place in shown])
     axes, paper = len(entry.rows), None
     if entry.paper is not None:  # its rows in its order, then those that it does not have
@@ -200,12 +198,11 @@ def make_table(
 def _sort_labels(labels: Sequence[Label]) -> tuple[Label, ...]:
     """Return each label once, sorted axis by axis; the values of an axis keep their first order."""
     axes = [list(dict.fromkeys(values)) for values in zip(*labels, strict=True)]
-    return tuple(
-        sorted(
-            dict.fromkeys(labels),
-            key=lambda label: [axis.index(part) for axis, part in zip(axes, label, strict=True)],
-        )
-    )
+
+    def ranks(label: Label) -> list[int]:
+        return [axis.index(part) for axis, part in zip(axes, label, strict=True)]
+
+    return tuple(sorted(dict.fromkeys(labels), key=ranks))
 
 
 def _number_of(
@@ -222,13 +219,13 @@ def _number_of(
     for record in used:
         seed = None if kind.of == "clean" else record.cell.fit_seed
         by_node = by_fit_seed.setdefault(seed, {})
-        by_node[_node_of(record.cell, kind)] = factor * record.values[value]
+        by_node[_node_of(record.cell, kind)] = factor * record.values[value].value
     if not by_fit_seed:
         return None
     first = list(next(iter(by_fit_seed.values())).values())
     means = [math.fsum(found.values()) / len(found) for found in by_fit_seed.values()]
-    interval = next((each.intervals[value] for each in used if value in each.intervals), None)
-    direction = next((each.directions[value] for each in used if value in each.directions), None)
+    shown = [each.values[value] for each in used]
+    interval = next((each.interval for each in shown if each.interval), None)
     return TableNumber(
         mean=means[0],
         std=statistics.stdev(first) if len(first) > 1 and kind.seeded else None,
@@ -236,9 +233,9 @@ def _number_of(
         fit_seeds=len(by_fit_seed),
         lowest=min(means),
         highest=max(means),
-        low=None if interval is None else factor * interval[0],
-        high=None if interval is None else factor * interval[1],
-        direction=direction,
+        low=factor * interval[0] if interval else None,
+        high=factor * interval[1] if interval else None,
+        direction=next((each.direction for each in shown if each.direction), None),
     )
 
 
@@ -247,33 +244,25 @@ def _node_of(cell: StudyCell, kind: ValueKind) -> str | None:
     return {"measure": cell.measure, "fit": cell.fit, "clean": cell.clean}[kind.of]
 
 
-def _column_names(headings: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """Return a different name of letters, digits and underscores for every heading."""
-    names: list[str] = []
-    for heading in headings:
-        base = re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") or "value"
-        name, number = base, 2
-        while name in (*names, *taken):
-            name, number = f"{base}_{number}", number + 1
-        names.append(name)
-    return names
+def _column_name(heading: str, taken: Sequence[str]) -> str:
+    """Return a name of letters, digits and underscores that is not taken."""
+    base = re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") or "value"
+    numbered = (f"{base}_{number}" for number in count(2))
+    return next(name for name in chain([base], numbered) if name not in taken)
 
 
-def _headers_of(entry: TableEntry, places: Sequence[Place]) -> tuple[Header, ...]:
-    """Return the columns of a table among these places."""
-    return tuple(header for column in entry.columns for header in _expand(column, places))
-
-
-def _expand(column: ColumnEntry, places: Sequence[Place]) -> Iterator[Header]:
-    """Yield a column for every combination of values on its axes."""
-    where = _filter_of(column.where)
-    if not column.by:
-        yield Header(column.header or column.value.replace("_", " "), column.value, where)
-        return
-    for texts in dict.fromkeys(place.texts(column.by) for place in places if _fits(place, where)):
-        own = {axis: (text,) for axis, text in zip(column.by, texts, strict=True)}
-        heading = [column.header, *texts] if column.header else texts
-        yield Header(" ".join(heading), column.value, {**where, **own})
+def _headers_of(entry: TableEntry, places: Sequence[Place]) -> Iterator[Header]:
+    """Yield the columns of a table: one for every combination of values on the axes in `by`."""
+    for column in entry.columns:
+        where = _filter_of(column.where)
+        if not column.by:
+            yield Header(column.header or column.value.replace("_", " "), column.value, where)
+            continue
+        fitting = (place for place in places if _fits(place, where))
+        for texts in dict.fromkeys(place.texts(column.by) for place in fitting):
+            own = {axis: (text,) for axis, text in zip(column.by, texts, strict=True)}
+            heading = [column.header, *texts] if column.header else texts
+            yield Header(" ".join(heading), column.value, {**where, **own})
 
 
 def _filter_of(where: Mapping[str, object]) -> Filter:
@@ -298,7 +287,7 @@ def require_tables(study: Study, graph: Graph) -> None:
         if key not in graph.nodes:  # clean answers have no seed
             return key
         node = graph.nodes[key]
-        settings = {name: value for name, value in node.identity.items() if name != "seed"}
+        settings = {name: value for name, value in node.identity().items() if name != "seed"}
         return digest_of([node.kind, settings, [settings_of(need) for need in node.needs]])
 
     for entry in study.tables:
@@ -306,17 +295,18 @@ def require_tables(study: Study, graph: Graph) -> None:
             _require_known(entry, _filter_of(filters), graph.cells)
         where = _filter_of(entry.where)
         cells = [cell for cell in graph.cells if _fits(cell.place, where)]
-        headers = _headers_of(entry, [cell.place for cell in cells])
+        headers = list(_headers_of(entry, [cell.place for cell in cells]))
         _require_lengths(entry, len(headers))
         for header in headers:
             found: dict[Label, dict[str, Place]] = {}
             for cell in cells:
-                node = _node_of(cell, header.kind)
-                if node is not None and _may_show(header, cell.place):
-                    settings = found.setdefault(cell.place.texts(entry.rows), {})
-                    settings.setdefault(settings_of(node), cell.place)
+                node, place = _node_of(cell, header.kind), cell.place
+                has_value = "stress" not in header.value or place.source.split(":")[0] == "stress"
+                if node is not None and has_value and _fits(place, header.where):
+                    settings = found.setdefault(place.texts(entry.rows), {})
+                    settings.setdefault(settings_of(node), place)
             for different in found.values():
-                _require_one(entry, header, list(different.values()))
+                _require_one(entry, header, different.values())
 
 
 def _require_known(entry: TableEntry, where: Filter, cells: Sequence[StudyCell]) -> None:
@@ -338,13 +328,7 @@ def _require_lengths(entry: TableEntry, columns: int) -> None:
             )
 
 
-def _may_show(header: Header, place: Place) -> bool:
-    """Return whether a measurement belongs to a column and may have its value."""
-    has_value = "stress" not in header.value or place.source.partition(":")[0] == "stress"
-    return has_value and _fits(place, header.where)
-
-
-def _require_one(entry: TableEntry, header: Header, different: Sequence[Place]) -> None:
+def _require_one(entry: TableEntry, header: Header, different: Collection[Place]) -> None:
     if len(different) > 1:
         axes = [axis for axis in AXES if len({place.texts([axis]) for place in different}) > 1]
         named = ", ".join(axes) or "grid (and give the grids names)"

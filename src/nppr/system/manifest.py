@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
 from nppr.errors import RunFolderError, WriteError
 from nppr.system.bounded import read_text
@@ -30,12 +30,10 @@ class Manifest:
 
     @property
     def path(self) -> Path:
-        """The path of the list."""
         return self.folder / MANIFEST_FILE
 
     @property
     def exists(self) -> bool:
-        """Whether the folder has a manifest of this kind."""
         return self._read() is not None
 
     @property
@@ -53,7 +51,13 @@ class Manifest:
 
     def begin(self, *paths: Path) -> None:
         """Start a new list with files that are about to be written."""
-        self._make_folder()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WriteError(
+                f"`out` must be a folder that can be written, got {str(self.folder)!r}:"
+                f" {error.strerror or error}."
+            ) from error
         self._write(self._inside(paths))
 
     def add(self, *paths: Path) -> None:
@@ -93,16 +97,13 @@ class Manifest:
         known = self._read()
         if known is None:
             raise self._unreadable()
-        paths = [self._path(name) for name in sorted(known)]
+        paths = [self.folder / name for name in sorted(known)]
         self._unlink([*paths, *find_partial_files(paths)])
 
     def sweep(self, *more: Path) -> None:
         """Remove partial files from interrupted writes of listed files, the manifest and `more`."""
-        files = [self._path(name) for name in self._read() or ()]
+        files = [self.folder / name for name in self._read() or ()]
         self._unlink(find_partial_files([*files, self.path, *more]))
-
-    def _path(self, name: str) -> Path:
-        return self.folder.joinpath(*PurePosixPath(name).parts)
 
     def _unlink(self, paths: Iterable[Path]) -> None:
         """Remove files, never through a link."""
@@ -126,16 +127,11 @@ class Manifest:
         )
 
     def _inside(self, paths: Iterable[Path]) -> set[str]:
-        """Return the names to list for these files."""
-        return {name for path in paths if (name := self._name(path)) is not None}
-
-    def _name(self, path: Path) -> str | None:
-        """Return the path of a file within the folder, or None; links above the file are followed."""
-        try:
-            name = (path.parent.resolve() / path.name).relative_to(self.folder.resolve()).as_posix()
-        except ValueError:
-            return None
-        return name if _is_inside(name) else None
+        """Return the paths within the folder of these files; links above a file are followed."""
+        folder = self.folder.resolve()
+        places = [path.parent.resolve() / path.name for path in paths]
+        names = {each.relative_to(folder).as_posix() for each in places if folder in each.parents}
+        return {name for name in names if _is_inside(name)}
 
     def _read(self) -> set[str] | None:
         """Return the listed names, or None if the manifest is missing, foreign or invalid."""
@@ -151,15 +147,6 @@ class Manifest:
         if not isinstance(names, list) or not all(_is_inside(name) for name in names):
             return None
         return set(names)
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WriteError(
-                f"`out` must be a folder that can be written, got {str(self.folder)!r}:"
-                f" {error.strerror or error}."
-            ) from error
 
     def _write(self, names: set[str]) -> None:
         content = {"nppr": self.kind, "format": MANIFEST_FORMAT, "files": sorted(names)}

@@ -31,7 +31,6 @@ class Interrupt:
     asked: bool = False
 
     def raise_if_asked(self) -> None:
-        """Raise `KeyboardInterrupt` if it was held back."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -110,7 +109,6 @@ class _BestEffort(io.TextIOWrapper):
             self._silence()
 
     def _silence(self) -> None:
-        """Discard the buffer and all further output."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)

@@ -44,14 +44,14 @@ def write_record(
 ) -> None:
     """Write tensors by name and their record; an interrupted write leaves the earlier file intact."""
     text = _json(record)
-    write_tensors(path, tensors, {"record": text, "checksum": _checksum(tensors, text)})
+    write_tensors(path, tensors, {"record": text, "checksum": compute_checksum(tensors, text)})
 
 
 def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return tensors by name and their record, or raise `RecordError` with a one-line reason."""
     try:
         tensors, metadata = read_tensors(path)
-        if metadata["checksum"] != _checksum(tensors, metadata["record"]):
+        if metadata["checksum"] != compute_checksum(tensors, metadata["record"]):
             raise ValueError("its checksum does not match")
         return tensors, dict(json.loads(metadata["record"]))
     except UNREADABLE as error:
@@ -75,9 +75,17 @@ def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str
         return None
 
 
-def compute_checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
-    """Return the SHA-256 that `write_record` stores for these tensors and this record."""
-    return _checksum(tensors, _json(record))
+def compute_checksum(
+    tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel | str
+) -> str:
+    """Return the SHA-256 that `write_record` stores for these tensors and this record, or its text."""
+    digest = hashlib.sha256((record if isinstance(record, str) else _json(record)).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        if tensor.numel():  # an empty tensor has no bytes to view
+            flat = tensor.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def shorten_error(error: BaseException) -> str:
@@ -201,16 +209,6 @@ def _sync_folder(folder: Path) -> None:
 def _json(record: Mapping[str, Any] | BaseModel) -> str:
     plain = record.model_dump(mode="json") if isinstance(record, BaseModel) else record
     return json.dumps(plain, sort_keys=True)
-
-
-def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        if tensor.numel():  # an empty tensor has no bytes to view
-            flat = tensor.detach().cpu().contiguous().flatten()
-            digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:

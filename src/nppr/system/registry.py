@@ -228,7 +228,6 @@ def load_object(place: str) -> Any:
 
 
 def _top_of(place: str) -> str:
-    """Return the package of a module."""
     return place.partition(":")[0].partition(".")[0]
 
 

@@ -29,7 +29,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from graphlib import TopologicalSorter
 from typing import Generic, TypeVar
@@ -61,17 +61,12 @@ class Job(Generic[R]):
 
     @property
     def name(self) -> str:
-        """The label, or the key if there is none."""
         return self.label or self.key
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """State of a run of jobs, given to its progress callback when a job starts or ends.
-
-    `ended` is the label of the job that has just ended, and `note` a message about it, such as the
-    reason of a failure. `seconds_left` is None until a job has ended.
-    """
+    """State of a run of jobs; `ended` is the job that has just ended, `note` a message about it."""
 
     done: int
     total: int
@@ -110,6 +105,12 @@ def run_jobs(
     message about a result for it, or an empty text. `tick` is called here every second while jobs run.
     """
     known = dict(finished or {})
+    keys = {job.key for job in jobs}
+    if len(keys) < len(jobs):
+        raise ValueError("the keys of jobs must be unique")
+    for job in jobs:
+        if absent := set(job.needs) - keys - known.keys():
+            raise ValueError(f"job {job.key!r} needs {min(absent)!r}, which is not a job")
     return _Schedule(jobs, pool, threads, known, stop_on, progress, note_of, tick).run()
 
 
@@ -134,10 +135,7 @@ class _Attempt(Generic[R]):
 
 
 def _attempt(function: Callable[[], R], stop_on: tuple[type[Exception], ...]) -> _Attempt[R]:
-    """Call the function of a job in the process that runs it.
-
-    Errors return as text, because not every error can travel between processes.
-    """
+    """Call the function of a job; errors become text, as not every error can travel."""
     try:
         return _Attempt((function(),))
     except stop_on as error:
@@ -147,32 +145,35 @@ def _attempt(function: Callable[[], R], stop_on: tuple[type[Exception], ...]) ->
         return _Attempt(failure=failure_message(error))
 
 
+@dataclass(eq=False)
 class _Schedule(Generic[R]):
-    """Waiting, running and ended jobs."""
+    """Waiting, running and ended jobs; the arguments are those of `run_jobs`."""
 
-    def __init__(
-        self,
-        jobs: Collection[Job[R]],
-        pool: WorkerPool,
-        threads: int,
-        finished: dict[str, R],
-        stop_on: tuple[type[Exception], ...],
-        progress: Callable[[JobProgress], None] | None,
-        note_of: Callable[[R], str] | None,
-        tick: Callable[[], None] | None,
-    ) -> None:
-        _require_consistent(jobs, finished)
-        self.pool, self.threads, self.stop_on = pool, threads, stop_on
-        self.progress, self.note_of, self.tick = progress, note_of, tick
+    jobs: InitVar[Collection[Job[R]]]
+    pool: WorkerPool
+    threads: int
+    finished: InitVar[dict[str, R]]
+    stop_on: tuple[type[Exception], ...]
+    progress: Callable[[JobProgress], None] | None
+    note_of: Callable[[R], str] | None
+    tick: Callable[[], None] | None
+    running: dict[Future[_Attempt[R]], Job[R]] = field(default_factory=dict)
+    spent: float = 0.0
+    start: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self, jobs: Collection[Job[R]], finished: dict[str, R]) -> None:
         self.left = {job.key: job for job in jobs if job.key not in finished}
         self.total = len(finished) + len(self.left)
         self.needs = {key: set(job.needs) & self.left.keys() for key, job in self.left.items()}
         self.order = tuple(TopologicalSorter(self.needs).static_order())
-        self.path_costs = self._path_costs()
         self.ended = EndedJobs(finished)
-        self.running: dict[Future[_Attempt[R]], Job[R]] = {}
-        self.spent = 0.0
-        self.start = time.perf_counter()
+        self.path_costs: dict[str, float] = {}
+        """The cost of the longest path that starts at each job."""
+        for key in reversed(self.order):
+            cost = self.path_costs.get(key, 0.0) + self.left[key].cost
+            self.path_costs[key] = cost
+            for need in self.needs[key]:
+                self.path_costs[need] = max(self.path_costs.get(need, 0.0), cost)
 
     def run(self) -> EndedJobs[R]:
         sorter = TopologicalSorter(self.needs)
@@ -186,28 +187,15 @@ class _Schedule(Generic[R]):
                 self._start(ready.pop(0))
             if not self.running:  # all remaining jobs need a job that failed
                 break
-            for future in self._wait():
+            seconds = TICK_SECONDS if self.tick else None
+            ended = wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED).done
+            if self.tick:
+                self.tick()
+            for future in ended:
                 job = self.running.pop(future)
                 if self._end(job, future):
                     sorter.done(job.key)
         return self.ended
-
-    def _wait(self) -> set[Future[_Attempt[R]]]:
-        """Wait until a job has ended, or for the next tick."""
-        seconds = TICK_SECONDS if self.tick else None
-        ended = wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED).done
-        if self.tick:
-            self.tick()
-        return ended
-
-    def _path_costs(self) -> dict[str, float]:
-        """Return the cost of the longest path that starts at each job."""
-        after: dict[str, float] = {}
-        for key in reversed(self.order):
-            after[key] = after.get(key, 0.0) + self.left[key].cost
-            for need in self.needs[key]:
-                after[need] = max(after.get(need, 0.0), after[key])
-        return after
 
     def _start(self, job: Job[R]) -> None:
         self._report(starting=(job.name,))
@@ -255,23 +243,8 @@ class _Schedule(Generic[R]):
         if self.progress is None:
             return
         running = (*(job.name for job in self.running.values()), *starting)
-        done = self.total - len(self.left)
-        self.progress(JobProgress(done, self.total, running, self._seconds_left(), ended, note))
-
-    def _seconds_left(self) -> float | None:
-        """Return the expected time of the jobs that are left, at the pace so far."""
-        if not self.spent:
-            return None
-        elapsed = time.perf_counter() - self.start
-        return elapsed / self.spent * sum(job.cost for job in self.left.values())
-
-
-def _require_consistent(jobs: Collection[Job[R]], finished: Mapping[str, R]) -> None:
-    """Raise `ValueError` if a key occurs twice or a job needs an unknown key."""
-    keys = {job.key for job in jobs}
-    if len(keys) < len(jobs):
-        raise ValueError("the keys of jobs must be unique")
-    for job in jobs:
-        absent = set(job.needs) - keys - finished.keys()
-        if absent:
-            raise ValueError(f"job {job.key!r} needs {min(absent)!r}, which is not a job")
+        done, seconds = self.total - len(self.left), None
+        if self.spent:  # at the pace so far
+            elapsed = time.perf_counter() - self.start
+            seconds = elapsed / self.spent * sum(job.cost for job in self.left.values())
+        self.progress(JobProgress(done, self.total, running, seconds, ended, note))

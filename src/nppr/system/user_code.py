@@ -29,11 +29,8 @@ def contain_exits() -> Iterator[None]:
     except Exception:
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and not _is_raised_by_code(error):
-            raise
-        if isinstance(
-            error.__context__, BrokenPipeError
-        ):  # the console ends a program nobody reads
+        by_signal = isinstance(error, KeyboardInterrupt) and not _is_raised_by_code(error)
+        if by_signal or isinstance(error.__context__, BrokenPipeError):  # nobody reads the console
             raise
         raise ProcessEnded(f"it raised {type(error).__name__}: {error}".rstrip(": ")) from error
 

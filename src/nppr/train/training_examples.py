@@ -46,24 +46,18 @@ class Examples:
 
     def batch(self, positions: IntArray) -> tuple[Tensor, Tensor]:
         """Return the images `(B, C, H, W)` and labels `(B,)` at these positions, in their order."""
-        rows, images, labels = [], [], []
-        start = 0
+        parts, start = [], 0
         for split in self.splits:
-            own = np.flatnonzero((positions >= start) & (positions < start + len(split)))
-            if len(own):
-                x, y = split.batch(positions[own] - start)
-                rows.append(own)
-                images.append(x)
-                labels.append(y)
+            rows = np.flatnonzero((positions >= start) & (positions < start + len(split)))
+            if len(rows):
+                parts.append((rows, *split.batch(positions[rows] - start)))
             start += len(split)
-        order = torch.from_numpy(np.argsort(np.concatenate(rows)))
+        places, images, labels = zip(*parts, strict=True)
+        order = torch.from_numpy(np.argsort(np.concatenate(places)))
         return torch.cat(images)[order], torch.cat(labels)[order]
 
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Return mean and standard deviation of every channel, in one pass over the images.
-
-        The standard deviation of a constant channel counts as 1.
-        """
+        """Return mean and standard deviation of every channel, 1 for the latter if it is constant."""
         sums = squares = torch.zeros(1, dtype=torch.float64)
         pixels = 0
         for positions in _chunks(len(self)):

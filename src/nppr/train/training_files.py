@@ -74,9 +74,8 @@ class TrainingStanding(BaseModel, defer_build=True):
 
 
 class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
-    """The state of a training with these `settings`.
+    """The state of a training with these `settings`; a resume has its `threads`, for equal rounding.
 
-    A resumed training uses the same number of `threads`, because another number rounds differently.
     `tensors` belong to the network (`model/NAME`) and the optimiser (`optimiser/NUMBER/NAME`).
     """
 
@@ -154,11 +153,11 @@ class Outputs:
                 " Add --resume to continue it, or --overwrite to start again."
             )
         checkpoint = Checkpoint.load(self.checkpoint)
-        before, now = checkpoint.settings, json.loads(json.dumps(settings))
+        before = checkpoint.settings
         differences = [
-            f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
-            for name in sorted({*before, *now})
-            if before.get(name) != now.get(name)
+            f"{name} {settings.get(name)!r} instead of {before.get(name)!r}"
+            for name in sorted({*before, *settings})
+            if before.get(name) != settings.get(name)
         ]
         if differences:
             raise RunFolderError(
@@ -176,7 +175,7 @@ class Outputs:
             return None
         try:
             log = json.loads(self.log.read_text(encoding="utf-8"))
-            if log["settings"] != json.loads(json.dumps(settings)):
+            if log["settings"] != settings:
                 return None
             epochs = tuple(EpochResult(**each) for each in log["train"]["epochs"])
             return epochs, float(log["evaluate"]["accuracy"])
@@ -187,24 +186,36 @@ class Outputs:
         self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], log: Mapping[str, Any]
     ) -> None:
         """Write log and weights, then remove the checkpoint."""
-        with self.writing():
-            write_whole(self.log, json.dumps(log, indent=2) + "\n")
-            write_tensors(self.weights, tensors, metadata)
-            self.checkpoint.unlink(missing_ok=True)
+        write_whole(self.log, json.dumps(log, indent=2) + "\n")
+        write_tensors(self.weights, tensors, metadata)
+        self.checkpoint.unlink(missing_ok=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training to the same file; remove leftovers of a killed process."""
-        self._require_writable()
+        """Keep other processes from training to the same file; remove leftovers of a killed process.
+
+        Raise `RunFolderError` before hours of training if files cannot be written.
+        """
+        if self.weights.is_dir():
+            raise RunFolderError(
+                f"`out` must be a file, got {str(self.weights)!r}, which is a folder."
+                f" Example: --out {self.weights / 'mine'}{SUFFIX}"
+            )
         lock = FileLock(self.log.with_suffix(".lock"))
-        with self.writing():
-            try:
+        try:
+            self.weights.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.weights.parent):
                 lock.acquire(blocking=False)
-            except Timeout as error:
-                raise RunFolderError(
-                    f"`out` must be a file that no other process trains to, {str(self.weights)!r} is"
-                    " in use. Wait until that training has ended, or choose another file."
-                ) from error
+        except Timeout as error:
+            raise RunFolderError(
+                f"`out` must be a file that no other process trains to, {str(self.weights)!r} is"
+                " in use. Wait until that training has ended, or choose another file."
+            ) from error
+        except OSError as error:
+            raise RunFolderError(
+                f"`out` must be a file that can be written, got {str(self.weights)!r}:"
+                f" {error.strerror or error}."
+            ) from error
         try:
             for path in find_partial_files([self.weights, self.log, self.checkpoint]):
                 path.unlink(missing_ok=True)
@@ -213,26 +224,3 @@ class Outputs:
             with suppress(OSError):  # Windows keeps an open file, and filelock removes it then
                 os.unlink(lock.lock_file)
             lock.release()
-
-    def _require_writable(self) -> None:
-        """Raise `RunFolderError` before hours of training if files cannot be written."""
-        if self.weights.is_dir():
-            raise RunFolderError(
-                f"`out` must be a file, got {str(self.weights)!r}, which is a folder."
-                f" Example: --out {self.weights / 'mine'}{SUFFIX}"
-            )
-        with self.writing():
-            self.weights.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.weights.parent):
-                pass
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Raise `RunFolderError` if a file cannot be written."""
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise RunFolderError(
-                f"`out` must be a file that can be written, got {str(self.weights)!r}: {reason}."
-            ) from error

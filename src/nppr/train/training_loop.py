@@ -55,6 +55,13 @@ class TrainProgress:
     loss: float
     accuracy: float
 
+    @property
+    def shown(self) -> tuple[str, int, int, str]:
+        """The name, the steps done, the total, and a remark."""
+        done, total = (self.epoch - 1) * self.steps + self.step, self.epochs * self.steps
+        accuracy = f"loss {self.loss:.3f}, {100 * self.accuracy:.1f} % correct"
+        return "training", done, total, f"epoch {self.epoch}/{self.epochs}, {accuracy}"
+
 
 @dataclass(frozen=True)
 class TrainedNetwork:
@@ -77,12 +84,12 @@ def train_network(
     overwrite: bool = False,
     progress: Callable[[TrainProgress], None] | None = None,
 ) -> TrainedNetwork:
-    """Train a network of the zoo on the fit and select splits; write its weights and a log.
+    """Train a network of the zoo on the fit and select splits; write its weights `out` and a log.
 
-    `out` is the weights file. Until the training has ended, there is a checkpoint beside it, written
-    after every epoch and on Ctrl-C. `resume` continues from the checkpoint. If there is none, it starts
-    from the beginning; if the training has ended, it does nothing. On the same machine, a resumed
-    training writes the same bytes as an uninterrupted one. `overwrite` starts again.
+    Until the training has ended, there is a checkpoint beside `out`, written after every epoch and on
+    Ctrl-C. `resume` continues from it, starts if there is none, and does nothing if the training has
+    ended. On the same machine, a resumed training writes the same bytes as an uninterrupted one.
+    `overwrite` starts again.
     """
     require_known(architecture)
     examples = Examples(data)
@@ -192,11 +199,11 @@ class _Training:
         """Perturb the images if set and take a step; return mean loss and number of correct answers."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
         torch.manual_seed(derive_seed(settings.seed, "train/network", step, epoch))
+        draws = draws_of_batch(settings.seed, epoch, positions, x)
         if settings.adversary is not None:
-            draws = draws_of_batch(settings.seed, epoch, positions, x)
             x = attack_images(self.classifier, x, y, settings.adversary, draws)
         elif settings.sigma is not None:
-            x = add_noise(x, settings.sigma, draws_of_batch(settings.seed, epoch, positions, x))
+            x = add_noise(x, settings.sigma, draws)
         done, steps = (epoch - 1) * self.steps + step, settings.epochs * self.steps
         set_rate(self.optimiser, settings, done, steps)
         logits = self._forward(x)
@@ -234,15 +241,14 @@ class _Training:
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._divergence(f"NaN or infinite weights in {name!r}")
         memory = add_prefix("optimiser/", pack_optimiser(self.optimiser))
-        with self.outputs.writing():
-            Checkpoint(
-                settings=self.choices,
-                threads=torch.get_num_threads(),
-                mean=self.classifier.mean or (),
-                std=self.classifier.std or (),
-                standing=standing,
-                tensors=add_prefix("model/", tensors) | memory,
-            ).save(self.outputs.checkpoint)
+        Checkpoint(
+            settings=self.choices,
+            threads=torch.get_num_threads(),
+            mean=self.classifier.mean or (),
+            std=self.classifier.std or (),
+            standing=standing,
+            tensors=add_prefix("model/", tensors) | memory,
+        ).save(self.outputs.checkpoint)
 
     def _divergence(self, what: str) -> SpecError:
         return SpecError(
@@ -255,7 +261,12 @@ class _Training:
     def metadata(self) -> dict[str, str]:
         """Return the metadata of the weights file."""
         classifier, settings, data = self.classifier, self.settings, self.examples.data
-        metadata = {
+        optional = {
+            "stem": settings.stem,
+            "budget": None if settings.adversary is None else str(settings.adversary.budget),
+            "sigma": None if settings.sigma is None else repr(settings.sigma),
+        }
+        return {
             "architecture": classifier.name,
             "classes": str(data.classes),
             "mean": ",".join(map(repr, classifier.mean or ())),
@@ -264,14 +275,7 @@ class _Training:
             "epochs": str(settings.epochs),
             "method": settings.method.value,
             "seed": str(settings.seed),
-        }
-        if settings.stem is not None:
-            metadata["stem"] = settings.stem
-        if settings.adversary is not None:
-            metadata["budget"] = str(settings.adversary.budget)
-        if settings.sigma is not None:
-            metadata["sigma"] = repr(settings.sigma)
-        return metadata
+        } | {name: value for name, value in optional.items() if value is not None}
 
     def log(self, reached: float) -> dict[str, Any]:
         """Return the log; it contains no times and no machine, so equal trainings give equal logs."""
@@ -293,9 +297,8 @@ def attack_images(
     """Return `argmax CE(h(x + delta), y)` over the budget by projected gradient ascent, `(B, C, H, W)`.
 
     The start is uniform in the ball. Every step follows the norm's steepest direction, then projects
-    onto the ball and onto the images. The attack runs the network in eval mode: it fools the network as
-    it will be used, and does not change the running statistics of batch normalisation. The weights are
-    then updated in train mode.
+    onto the ball and onto the images. The network is in eval mode, as it will be used, which leaves the
+    running statistics of batch normalisation alone.
 
     Reference: A. Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018.
     """

@@ -95,13 +95,9 @@ class TrainSettings:
         for name in ("momentum", "warm_up", "label_smoothing"):
             fraction = getattr(self, name)
             _require(0 <= fraction < 1, name, "a number >= 0 and < 1", fraction)
-        sigma = self.sigma
-        _require(
-            sigma is None or 0 < sigma < math.inf, "sigma", "a number > 0", sigma, " Example: 0.25"
-        )
-        _require(
-            sigma is None or self.adversary is None, "sigma", "given without an adversary", sigma
-        )
+        if (sigma := self.sigma) is not None:
+            _require(0 < sigma < math.inf, "sigma", "a number > 0", sigma, " Example: 0.25")
+            _require(self.adversary is None, "sigma", "given without an adversary", sigma)
 
     @property
     def method(self) -> Method:
@@ -116,19 +112,17 @@ class TrainSettings:
         >>> TrainSettings(epochs=3).describe()["epochs"]
         3
         """
+        names = [field.name for field in fields(self) if field.name != "adversary"]
         named: dict[str, Value] = {"method": self.method.value}
-        for field in fields(self):
-            if field.name != "adversary":
-                named[field.name.replace("_", "-")] = getattr(self, field.name)
+        named |= {name.replace("_", "-"): getattr(self, name) for name in names}
+        named["optimiser"] = self.optimiser.value
         if self.optimiser is not Optimiser.SGD:
             del named["momentum"]
         if self.sigma is None:
             del named["sigma"]
-        if self.adversary is not None:
-            named["norm"] = self.adversary.budget.norm.name
-            named["eps"] = self.adversary.budget.radius
-            named["attack-steps"] = self.adversary.steps
-            named["attack-step"] = self.adversary.step
+        if (attack := self.adversary) is not None:
+            named |= {"norm": attack.budget.norm.name, "eps": attack.budget.radius}
+            named |= {"attack-steps": attack.steps, "attack-step": attack.step}
         return named
 
 

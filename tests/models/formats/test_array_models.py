@@ -1,3 +1,5 @@
+"""Functions on numpy arrays and programs of one shape are models."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -11,10 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import nppr
 from helpers import grouped
 from nppr.errors import ClassifierError
+from nppr.models.formats.array_models import FixedInputModel
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
@@ -161,3 +165,30 @@ def test_a_server_that_is_gone_stops_the_run_and_resume_ends_it_alike(
     limit = None
     again = run(Path("parts"), resume=True)
     assert [row.value for row in again.numbers] == [row.value for row in whole.numbers]
+
+
+@pytest.mark.parametrize("inputs", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("size", [None, 1, 3, 10])
+def test_every_batch_has_the_size_and_nothing_is_added(inputs: int, size: int | None) -> None:
+    sizes: list[int] = []
+
+    def run(batch: Tensor) -> Tensor:
+        sizes.append(len(batch))
+        return batch * 2
+
+    x = torch.arange(float(inputs)).view(-1, 1)
+    assert torch.equal(FixedInputModel(run, (None,), size, fewest=size or 1)(x), x * 2)
+    assert set(sizes) == {size or inputs}
+
+
+@pytest.mark.parametrize(("inputs", "expected"), [(1, [2]), (3, [3]), (4, [4]), (9, [4, 4, 2])])
+def test_limited_batches_run_as_they_come(inputs: int, expected: list[int]) -> None:
+    sizes: list[int] = []
+
+    def run(batch: Tensor) -> Tensor:
+        sizes.append(len(batch))
+        return batch * 2
+
+    x = torch.arange(float(inputs)).view(-1, 1)
+    assert torch.equal(FixedInputModel(run, (None,), 4, fewest=2)(x), x * 2)
+    assert sizes == expected

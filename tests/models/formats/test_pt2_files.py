@@ -19,7 +19,7 @@ from nppr.data import load_data
 from nppr.errors import ClassifierError
 from nppr.measuring.measurement import measure
 from nppr.models import frozen, load_classifier
-from nppr.models.formats.fixed_input import FixedInputModel
+from nppr.models.formats.array_models import FixedInputModel
 from nppr.models.zoo import ZOO
 from nppr.sources import PGD
 

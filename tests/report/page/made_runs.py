@@ -12,6 +12,7 @@ import torch
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Tally
 from nppr.noise import Dependency, Family, Rule
+from nppr.report import Report
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
     SCHEMA_VERSION,
@@ -38,7 +39,6 @@ from nppr.report.number import (
     join_intervals,
 )
 from nppr.report.per_input import PerInput, per_input_of
-from nppr.report.report import Report
 from nppr.run.make_numbers import make_number
 from nppr.search import SearchSettings
 from nppr.search.search_record import (

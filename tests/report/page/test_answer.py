@@ -9,7 +9,8 @@ import pytest
 
 from helpers import stated
 from nppr.core.tally import Claim, Metric
-from nppr.report import Number, Report, StatedInterval
+from nppr.report import Number, Report
+from nppr.report.number import StatedInterval
 from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
 from nppr.report.printed_numbers import percent

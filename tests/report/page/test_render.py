@@ -16,8 +16,9 @@ from matplotlib.figure import Figure
 from nppr.report import Report
 from nppr.report.figures import Drawn
 from nppr.report.findings import table_rows
-from nppr.report.page import fragment_of, page_of, page_shell, render
+from nppr.report.page import fragment_of, page_of, render
 from nppr.report.page.render import SECTIONS
+from nppr.report.page.shell import page_shell
 from nppr.report.printed_numbers import Numbers
 from report.page.made_runs import MARKUP, made_evidence, made_report, with_ladder
 

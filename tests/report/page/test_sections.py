@@ -15,9 +15,9 @@ from PIL import Image
 
 from nppr.core.tally import Metric
 from nppr.noise import Dependency, Family
-from nppr.report import Flag, PerInput, Report
+from nppr.report import PerInput, Report
 from nppr.report.evidence import Evidence
-from nppr.report.model import PrecisionRecord, Width
+from nppr.report.model import Flag, PrecisionRecord, Width
 from nppr.report.page import render
 from nppr.report.page.input_sections import LARGEST_PICTURE, amplified, cases_of, classes_of, png
 from nppr.search import default_settings

@@ -1,23 +1,27 @@
-"""Models of other libraries: `hf:`, `timm:` and `torchvision:`."""
+"""Models of other libraries: `hf:`, `timm:`, `torchvision:` and ONNX files."""
 
 from __future__ import annotations
 
 import importlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from nppr.errors import ClassifierError, WeightsError, reason_of
+from nppr.models.formats.array_models import FixedInputModel
 from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 
 
 def load_hugging_face(wanted: ModelRequest) -> LoadedModel:
     """Load an image classifier of transformers, by name or from a local folder (extra `hf`).
 
-    It includes its weights and classes. Weights are read from safetensors only, and no code from
-    the repository is run.
+    Weights are read from safetensors only, and no code from the repository is run.
     """
     name = wanted.name
     transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
@@ -61,8 +65,50 @@ def load_torchvision(wanted: ModelRequest) -> LoadedModel:
     return LoadedModel(module.eval(), mean, std)
 
 
+def load_onnx(path: str | Path) -> FixedInputModel:
+    """Open an ONNX file with one image input and one output (extra `onnx`); it has no gradients."""
+    # By default, its telemetry writes a device id under the home folder.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ClassifierError(
+            "`model` is an ONNX file, which needs the extra `onnx`: pip install 'nppr[onnx]'"
+        ) from error
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = torch.get_num_threads()
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=onnxruntime.get_available_providers()
+        )
+    except Exception as error:  # its errors have no common base except this
+        raise ClassifierError(
+            f"`model` must be an ONNX file, {str(path)!r} cannot be read: {reason_of(error)}"
+        ) from error
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    if len(inputs) != 1 or len(outputs) != 1:
+        raise ClassifierError(
+            f"`model` must have one input and one output, {str(path)!r} has {len(inputs)} and"
+            f" {len(outputs)}. Export it with its logits as the only output."
+        )
+    if inputs[0].type != "tensor(float)":
+        raise ClassifierError(
+            f"`model` must take 32-bit floats, {str(path)!r} takes {inputs[0].type}."
+        )
+
+    def run(x: Tensor) -> Tensor:
+        (logits,) = session.run(None, {inputs[0].name: x.detach().float().cpu().numpy()})
+        return torch.from_numpy(logits).to(x.device)
+
+    batch, *shape = [size if isinstance(size, int) else None for size in inputs[0].shape]
+    return FixedInputModel(run, tuple(shape), batch, fewest=batch or 1)
+
+
 def _classes_of(wanted: ModelRequest) -> dict[str, int]:
-    return {} if wanted.outputs is None else {"num_classes": wanted.outputs}
+    """Return the number of classes, which would replace a trained last layer by a random one."""
+    classes = wanted.classes or (wanted.data.classes if wanted.data else None)
+    return {} if wanted.weights is None or classes is None else {"num_classes": classes}
 
 
 def _library(module: str, prefix: str, need: str) -> Any:
@@ -100,3 +146,11 @@ def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
 HUGGING_FACE = ModelFormat(load_hugging_face)
 TIMM = ModelFormat(load_timm)
 TORCHVISION = ModelFormat(load_torchvision)
+ONNX_FILE = ModelFormat(
+    lambda wanted: LoadedModel(load_onnx(wanted.name)),
+    has_weights=True,
+    other_files=dict.fromkeys(
+        (".h5", ".keras", ".pb", ".tflite", ".mlmodel"),
+        "a model of another library. Export it as .onnx",
+    ),
+)

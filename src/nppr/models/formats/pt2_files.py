@@ -27,7 +27,7 @@ import torch
 
 from nppr.errors import ClassifierError, reason_of
 from nppr.models.classifier import find_logits
-from nppr.models.formats.fixed_input import FixedInputModel
+from nppr.models.formats.array_models import FixedInputModel
 from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.models.weight_files import ZIP_MAGIC
 from nppr.system.bounded import (

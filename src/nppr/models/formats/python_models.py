@@ -27,10 +27,7 @@ T = TypeVar("T")
 
 
 def load_python(spec: str) -> Any:
-    """Call the named callable, which returns a module or a callable from images to logits.
-
-    If the name refers to a module object, that object is the model.
-    """
+    """Return the named `nn.Module`, or call the named function, which returns a model."""
     place, _, name = spec.rpartition(":")
     found = _attribute(_run(lambda: _imported(place), spec, "be importable"), name, spec)
     if isinstance(found, nn.Module):
@@ -120,10 +117,7 @@ _BESIDE = _Beside()
 
 
 def files_beside(model: Path) -> list[Path]:
-    """Return the imported files beside a model's file, except installed packages.
-
-    A study hashes them with the model.
-    """
+    """Return the imported files beside a model's file, which a study hashes with the model."""
     folder = Path(_folder_of(str(model)))
     files = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
     real = (file for file in files if isinstance(file, str) and os.path.isabs(file))

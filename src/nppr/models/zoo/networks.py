@@ -26,8 +26,7 @@ VGG_STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512,
 class Stem(StrEnum):
     """`imagenet` shrinks the image fourfold before the first stage, `small` keeps its size.
 
-    The paper uses the ImageNet stem on 32 and 64 pixel inputs too. `small` has a 3x3 convolution
-    of stride 1 and no max-pool before the first stage.
+    The paper uses the ImageNet stem on 32 and 64 pixel inputs too.
     """
 
     IMAGENET = "imagenet"

@@ -14,10 +14,9 @@ except ValueError as error:
     ) from error
 
 from nppr.report.evidence import Evidence
-from nppr.report.figures.bracket_figure import brackets
 from nppr.report.figures.figure_style import Drawn, Subject, save, settle, styled
 from nppr.report.figures.parameter_figures import failures, parameters
-from nppr.report.figures.run_figures import floors, history, ladder, radii, rates
+from nppr.report.figures.run_figures import brackets, floors, history, ladder, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
@@ -26,27 +25,17 @@ __all__ = ["FIGURES", "Drawn", "Subject", "draw", "figures_of", "save"]
 Figure = Callable[[Subject], Drawn | None]
 """Draw a figure, or nothing if the run lacks what it shows."""
 
-FIGURES: tuple[Figure, ...] = (history, ladder, radii, floors, rates, brackets)
-"""The figures of a page. Those of learned noise for papers are in `noise_figures`."""
-
-TRANSFORMATION_FIGURES: tuple[Figure, ...] = (
-    parameters,
-    failures,
-    history,
-    ladder,
-    radii,
-    floors,
-    rates,
-)
-"""The figures of a page of a transformation."""
+FIGURES: tuple[Figure, ...] = (
+    parameters, failures, history, ladder, radii, floors, rates, brackets,
+)  # fmt: skip
+"""The figures of a page, the first two of transformations. Those for papers are in `noise_figures`."""
 
 
 def figures_of(
     report: ReportRecord, per_input: PerInput | None = None, evidence: Evidence | None = None
 ) -> list[Drawn]:
     """Every figure for which the run has what is needed; what it lacks is left out."""
-    drawn = TRANSFORMATION_FIGURES if report.budget.parameters else FIGURES
-    return draw(drawn, Subject(report, per_input, evidence))
+    return draw(FIGURES, Subject(report, per_input, evidence))
 
 
 def draw(figures: Iterable[Figure], subject: Subject) -> list[Drawn]:

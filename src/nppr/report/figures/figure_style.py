@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -58,8 +58,7 @@ LONGEST = 18
 STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
-@dataclass(frozen=True)
-class RowLook:
+class RowLook(NamedTuple):
     """The look of a source in every figure."""
 
     colour: str
@@ -110,16 +109,47 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def new_axes(height: float, width: float = WIDTH) -> tuple[Figure, Axes]:
+    """An empty figure of this size with one panel."""
+    figure = new_figure(height, width)
+    return figure, figure.subplots()
+
+
+def panel_grid(
+    count: int, most: int, row: float, rest: float, width: float = WIDTH, share: str = ""
+) -> tuple[Figure, list[Axes]]:
+    """A figure with room for `count` panels, at most `most` in a row of `row` inches.
+
+    Panels `share` their "x" or "y" axes, or both.
+    """
+    columns = min(most, count)
+    rows = -(-count // columns)
+    figure = new_figure(rest + row * rows, width)
+    axes = figure.subplots(
+        rows, columns, sharex="x" in share, sharey="y" in share, squeeze=False
+    ).ravel()
+    for unused in axes[count:]:
+        unused.set_axis_off()
+    return figure, axes.tolist()
+
+
 def settle(figure: Figure) -> None:
     """Find the places of all parts once: every file then shows them alike."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 
 
-def percent_axis(axes: Axes) -> None:
+def percent_axis(axes: Axes, label: str) -> None:
     """Shares on the vertical axis in percent, with a light grid."""
+    axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.grid(axis="y")
+
+
+def whole_axis(axes: Axes, label: str) -> None:
+    """All shares from 0 to 100 % on the vertical axis."""
+    percent_axis(axes, label)
+    axes.set_ylim(-0.02, 1.02)
 
 
 def flat(images: Tensor) -> FloatArray:
@@ -174,13 +204,11 @@ class Subject:
         return looks_of(self.report)
 
     def look(self, name: str) -> RowLook:
-        """The look of a row."""
         return self.looks.get(name, RowLook(GREY, "o", "-", ""))
 
     def class_name(self, label: int) -> str:
         """The name of a class, shortened for a figure."""
-        names = self.report.data.class_names
-        return named(names[label]) if 0 <= label < len(names) else str(label)
+        return named(self.report.data.class_name(label))
 
 
 def name_headlines(numbers: Iterable[Number]) -> dict[str, Number]:

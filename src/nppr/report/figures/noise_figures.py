@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -35,14 +34,13 @@ from nppr.report.figures.figure_style import (
     Subject,
     flat,
     named,
+    new_axes,
     new_figure,
+    panel_grid,
     percent_axis,
     print_percent,
     thinned,
 )
-
-if TYPE_CHECKING:
-    pass
 
 TINY = 1e-9
 BLUR = 0.02
@@ -83,17 +81,13 @@ def plane_of(draws: FloatArray) -> Plane | None:
     centred = draws - centre
     if len(draws) < 3 or float(np.abs(centred).max()) < TINY:
         return None
-    if len(centred) < centred.shape[1]:
-        values, vectors = np.linalg.eigh(centred @ centred.T)
-        rows = vectors[:, ::-1][:, :2].T @ centred
-    else:
-        values, vectors = np.linalg.eigh(centred.T @ centred)
-        rows = vectors[:, ::-1][:, :2].T
+    few = len(centred) < centred.shape[1]
+    values, vectors = np.linalg.eigh(centred @ centred.T if few else centred.T @ centred)
+    rows = vectors[:, :-3:-1].T @ centred if few else vectors[:, :-3:-1].T
     values = np.maximum(values[::-1], 0)
     if len(rows) < 2:
         rows = np.vstack([rows, np.zeros_like(rows[:1])])
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.maximum(lengths, TINY)
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY)
     largest = np.take_along_axis(rows, np.abs(rows).argmax(1)[:, None], 1)
     total = float(values.sum())
     shares = tuple(float(value) / total for value in [*values[:2], 0.0][:2])
@@ -142,14 +136,9 @@ def contours(subject: Subject) -> Drawn | None:
         return None
     points = [plane.of(each) for each in rows]
     x, y = frame(np.concatenate(points))
-    columns = min(3, len(chosen))
-    lines = -(-len(chosen) // columns)
-    figure = new_figure(0.4 + 2.5 * lines, width=min(7.2, 0.7 + 2.7 * columns))
-    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, axes = panel_grid(len(chosen), 3, 2.5, 0.4, min(7.2, 0.7 + 2.7 * len(chosen)), "xy")
     for each, found, place in zip(chosen, points, axes, strict=False):
         _panel(place, each.source, subject.look(each.source), found, x, y)
-    for place in axes[len(chosen) :]:
-        place.set_axis_off()
     figure.supxlabel(plane.labels[0], fontsize=9)
     figure.supylabel(plane.labels[1], fontsize=9)
     parts = [
@@ -224,8 +213,7 @@ def tsne(subject: Subject) -> Drawn | None:
     share = _neighbours(points, labels, owners)
     classes, counts = np.unique(labels, return_counts=True)
     chance = float(np.square(counts / counts.sum()).sum())
-    figure = new_figure(4.2, width=6.2)
-    axes = figure.subplots()
+    figure, axes = new_axes(4.2, width=6.2)
     shown = classes[np.argsort(-counts, kind="stable")[:CLASSES]]
     _scatter(axes, subject, points, labels, np.sort(shown))
     figure.legend(loc="outside right center", title="class", handletextpad=0.2, markerscale=1.4)
@@ -291,8 +279,7 @@ def inputs(subject: Subject) -> Drawn | None:
         return None
     points = [plane.of(flat(each)) for each in draws.few]
     x, y = frame(np.concatenate(points))
-    figure = new_figure(3.8, width=6.2)
-    axes = figure.subplots()
+    figure, axes = new_axes(3.8, width=6.2)
     handles, parts = [], []
     for number, found in enumerate(points):
         colour, line = PALETTE[number % len(PALETTE)], LINES[number % len(LINES)]
@@ -329,11 +316,10 @@ CLASS_NAMES = 30
 
 def bands(subject: Subject) -> Drawn | None:
     """A heat map with one row per class, of the first source whose noise sees the label."""
-    for draws in subject.draws:
-        made = subject.report.distribution(draws.source)
-        if made is not None and made.family.dependency.sees_label:
-            break
-    else:
+    rungs = {each.name: each.family.dependency for each in subject.report.distributions}
+    seeing = [name for name, rung in rungs.items() if rung.sees_label]
+    draws = next((each for each in subject.draws if each.source in seeing), None)
+    if draws is None:
         return None
     rows = flat(draws.many)
     plane = plane_of(rows)
@@ -345,8 +331,7 @@ def bands(subject: Subject) -> Drawn | None:
     margin = 0.08 * float(np.ptp(values))
     grid = np.linspace(values.min() - margin, values.max() + margin, BAND_GRID)
     density = np.stack([curve(values[labels == label], grid) for label in classes])
-    figure = new_figure(min(7.0, max(2.2, 1.2 + 0.2 * len(classes))), width=6.2)
-    axes = figure.subplots()
+    figure, axes = new_axes(min(7.0, max(2.2, 1.2 + 0.2 * len(classes))), width=6.2)
     extent = (float(grid[0]), float(grid[-1]), len(classes) - 0.5, -0.5)
     bar = _class_map(axes, subject, density / density.max(1, keepdims=True), classes, extent)
     bar.set_ticks([0, 1], labels=["0", "max"])
@@ -433,20 +418,15 @@ def covariances(subject: Subject) -> Drawn | None:
     values = draws.covariances.numpy()[chosen]
     deviations = np.sqrt(np.maximum(np.diagonal(values, axis1=1, axis2=2), 0))
     off_diagonal = float((np.abs(values) * (1 - np.eye(values.shape[-1]))).max())
-    columns = min(4, len(chosen))
-    rows = -(-len(chosen) // columns)
-    figure = new_figure(0.5 + 1.85 * rows, width=1.2 + 1.5 * columns)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, axes = panel_grid(len(chosen), 4, 1.85, 0.5, width=1.2 + 1.5 * min(4, len(chosen)))
     for place, component, matrix in zip(axes, chosen.tolist(), values, strict=False):
         scaled = matrix / max(float(np.abs(matrix).max()), 1e-12)
         shown = place.imshow(scaled, cmap="RdBu_r", vmin=-1, vmax=1)
         largest = float(np.sqrt(np.diagonal(matrix).max().clip(0)))
         place.set_title(f"{component + 1} ({_weight(draws, component)})\nstd up to {largest:.2g}")
         _ticks(place, matrix.shape[0])
-    for place in axes[len(chosen) :]:
-        place.set_axis_off()
     figure.supxlabel("direction", fontsize=9)
-    bar = figure.colorbar(shown, ax=axes.tolist(), pad=0.02, fraction=0.04, ticks=[-1, 0, 1])
+    bar = figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.04, ticks=[-1, 0, 1])
     bar.set_ticklabels(["-max", "0", "max"])
     bar.set_label("covariance")
     bar.outline.set_visible(False)
@@ -466,10 +446,8 @@ def covariances(subject: Subject) -> Drawn | None:
 
 def _described(subject: Subject) -> NoiseDraws | None:
     """The first source whose mixture can be shown."""
-    for draws in subject.draws:
-        if draws.projected.numel() and len(draws.projected) == len(draws.covariances):
-            return draws
-    return None
+    found = (each for each in subject.draws if each.projected.numel())
+    return next((each for each in found if len(each.projected) == len(each.covariances)), None)
 
 
 def _heaviest(draws: NoiseDraws) -> IntArray:
@@ -485,8 +463,9 @@ def _weight(draws: NoiseDraws, component: int) -> str:
 
 def _ticks(axes: Axes, size: int) -> None:
     places = sorted({place for place in (0, size // 2 - 1, size - 1) if place >= 0})
-    axes.set_xticks(places, [str(place + 1) for place in places])
-    axes.set_yticks(places, [str(place + 1) for place in places])
+    names = [str(place + 1) for place in places]
+    axes.set_xticks(places, names)
+    axes.set_yticks(places, names)
     axes.spines[:].set_visible(False)
 
 
@@ -543,9 +522,8 @@ def _bars(axes: Axes, subject: Subject, chosen: list[NoiseDraws], components: in
                  edgecolor="white", linewidth=0, label=named(each.source))  # fmt: skip
     axes.set_xticks([tick + 1 for tick in thinned(components, 16)])
     axes.set_xlabel("component")
-    axes.set_ylabel("mean weight")
     axes.set_ylim(0, None)
-    percent_axis(axes)
+    percent_axis(axes, "mean weight")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 

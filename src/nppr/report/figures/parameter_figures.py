@@ -22,7 +22,9 @@ from nppr.report.figures.figure_style import (
     Drawn,
     Subject,
     flat,
+    new_axes,
     new_figure,
+    panel_grid,
     percent_axis,
     print_percent,
 )
@@ -54,12 +56,9 @@ def failures(subject: Subject) -> Drawn | None:
     if not known or not profiles:
         return None
     profile, confidence = profiles[0], subject.report.settings.measure.confidence
-    columns = min(3, len(known))
-    rows = -(-len(known) // columns)
-    figure = new_figure(0.5 + 2.4 * rows)
-    panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
+    figure, panels = panel_grid(len(known), 3, 2.4, 0.5, share="y")
     parts = []
-    for number, (axes, each) in enumerate(zip(panels.flat, known, strict=False)):
+    for number, (axes, each) in enumerate(zip(panels, known, strict=False)):
         correct, tried = profile.correct[number].numpy(), profile.tried[number].numpy()
         failed = 1 - correct / tried
         low, high = 1 - clopper_pearson(correct, tried, confidence)[::-1]
@@ -68,15 +67,12 @@ def failures(subject: Subject) -> Drawn | None:
         axes.fill_between(places, low, high, color=VERMILION, alpha=0.2, linewidth=0)
         axes.plot(places, failed, color=VERMILION, marker="o", markersize=3)
         axes.set_xlabel(_axis(each))
-        percent_axis(axes)
+        percent_axis(axes, "" if number else "incorrect")
         worst = int(failed.argmax())
         parts.append(
             f"{each.name}: most, {print_percent(failed[worst])}, around {places[worst]:.3g} {each.unit}"
         )
-    for axes in panels.flat[len(known) :]:
-        axes.set_visible(False)
-    panels[0, 0].set_ylim(0, None)
-    panels[0, 0].set_ylabel("incorrect")
+    panels[0].set_ylim(0, None)
     inputs = int(profile.tried[0, 0])
     return Drawn(
         id="failures",
@@ -103,8 +99,7 @@ def _axis(each: ParameterRecord) -> str:
 
 
 def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[NoiseDraws]) -> Drawn:
-    figure = new_figure(3.2)
-    axes = figure.subplots()
+    figure, axes = new_axes(3.2)
     parts = []
     for draws in laws:
         values, look = _shown(draws, [each])[:, 0], subject.look(draws.source)
@@ -119,19 +114,14 @@ def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[NoiseDraws])
 
 
 def _maps(known: Sequence[ParameterRecord], laws: Sequence[NoiseDraws]) -> Drawn:
-    columns = min(3, len(laws))
-    rows = -(-len(laws) // columns)
-    figure = new_figure(0.4 + 2.5 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    figure, panels = panel_grid(len(laws), 3, 2.5, 0.4, share="xy")
     parts = []
-    for axes, draws in zip(panels.flat, laws, strict=False):
+    for axes, draws in zip(panels, laws, strict=False):
         points = _shown(draws, known)
         _map(axes, points, known)
         axes.set_title(draws.source, fontsize="small")
         middle = np.median(points, 0)
         parts.append(f"{draws.source} around ({middle[0]:.3g}, {middle[1]:.3g})")
-    for axes in panels.flat[len(laws) :]:
-        axes.set_visible(False)
     figure.supxlabel(_axis(known[0]), fontsize="medium")
     figure.supylabel(_axis(known[1]), fontsize="medium")
     return _drawn(figure, "; ".join(parts), f"{known[0].name} and {known[1].name}")
@@ -174,9 +164,8 @@ def _stairs(axes: Axes, values: FloatArray, each: ParameterRecord, **look: str) 
 def _map(axes: Axes, points: FloatArray, known: Sequence[ParameterRecord]) -> None:
     """The fraction of points `(N, 2)` in every field as its shade."""
     ranges = [(each.low, each.high) for each in known]
-    axes.hist2d(
-        points[:, 0], points[:, 1], bins=MAP_BINS, range=ranges, cmap="Purples", rasterized=True
-    )
+    x, y = points.T
+    axes.hist2d(x, y, bins=MAP_BINS, range=ranges, cmap="Purples", rasterized=True)
 
 
 def _drawn(figure: Figure, words: str, which: str) -> Drawn:

@@ -5,6 +5,7 @@ history   loss and fraction of correct draws, one stage of the search after anot
 radii     robustness against the size of the budget, for all sources
 floors    NPPR and its realised spread against the floor rho
 rates     which fraction of inputs stays correct at least that often
+brackets  both ends against the length of the offset
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nppr.core.budget import Budget
-from nppr.core.tally import FloatArray, IntArray, Metric
+from nppr.core.tally import Claim, FloatArray, IntArray, Metric
 from nppr.noise.family import FLOOR_NOISE
+from nppr.report.brackets import Ends, brackets_of
 from nppr.report.figures.figure_style import (
     BLUE,
+    GREEN,
     HUES,
     INK,
     MARKERS,
+    PURPLE,
     VERMILION,
     Drawn,
     RowLook,
@@ -30,12 +34,15 @@ from nppr.report.figures.figure_style import (
     interval,
     name_headlines,
     named,
+    new_axes,
     new_figure,
     percent_axis,
     print_percent,
+    whole_axis,
 )
 from nppr.report.ladder_tables import steps_of
 from nppr.report.number import MERGED, Number
+from nppr.report.printed_numbers import percent
 from nppr.search.search_record import DistributionRecord, StageRecord
 
 STEP_APART = 0.12
@@ -48,8 +55,7 @@ def ladder(subject: Subject) -> Drawn | None:
     floors = sorted({floor for step in steps for floor in step.numbers})
     if not steps:
         return None
-    figure = new_figure(3.4)
-    axes = figure.subplots()
+    figure, axes = new_axes(3.4)
     said = []
     for number, floor in enumerate(floors):
         rows = {at: step.numbers[floor] for at, step in enumerate(steps) if floor in step.numbers}
@@ -69,9 +75,7 @@ def ladder(subject: Subject) -> Drawn | None:
             rho = "" if end else f" at rho {floor:g}"
             said.append(f"{steps[at].name}{rho}: {interval(row, used)}")
     axes.set_xticks(range(len(steps)), [step.name.replace(", ", "\n") for step in steps])
-    axes.set_ylabel("correct")
-    axes.set_ylim(-0.02, 1.02)
-    percent_axis(axes)
+    whole_axis(axes, "correct")
     figure.legend(loc="outside right center")
     law = report.budget.nouns.noise
     return Drawn(
@@ -107,10 +111,8 @@ def history(subject: Subject) -> Drawn | None:
     _names(above, stages, edges)
     above.set_ylabel("loss")
     above.grid(axis="y")
-    below.set_ylabel("correct draws per step")
     below.set_xlabel("step of the search")
-    below.set_ylim(-0.02, 1.02)
-    percent_axis(below)
+    whole_axis(below, "correct draws per step")
     above.set_xlim(0, max(1, int(edges[-1])))
     parts = [
         f"{stage.stage}, {len(stage.loss)} steps: loss {stage.loss[0]:.2f} to"
@@ -171,16 +173,13 @@ def radii(subject: Subject) -> Drawn | None:
     sources = [name for name in known if name != MERGED]
     if len(places) < 2 or not sources:
         return None
-    figure = new_figure(3.8)
-    axes = figure.subplots()
+    figure, axes = new_axes(3.8)
     for source in sources:
         rows = {place: tables[place][source] for place in places if source in tables[place]}
         _radius_line(axes, subject.look(source), source, rows)
     _ticks(axes, places, [texts[place] for place in places])
     axes.set_xlabel(report.budget.radius_label)
-    axes.set_ylabel("PR, AR, NPPR")
-    axes.set_ylim(-0.02, 1.02)
-    percent_axis(axes)
+    whole_axis(axes, "PR, AR, NPPR")
     figure.legend(loc="outside right center")
     said = [
         f"{source}: "
@@ -192,14 +191,14 @@ def radii(subject: Subject) -> Drawn | None:
         for source in sources
     ]
     nouns = report.budget.nouns
-    scaled = f" {nouns.scaled.format(report.budget.text)}"
+    scaled = f" {nouns.scaled.format(report.budget.text)}" if report.distributions else ""
     return Drawn(
         id="radii",
         title=f"Robustness against the {nouns.radius}",
         alt=f"Lines of PR, AR and NPPR at {len(places)} {nouns.radii}. {'; '.join(said)}.",
         caption="Fraction of clean-correct inputs that stay correct, against the"
         f" {nouns.own_radius}; bands are the intervals of the report. AR and"
-        " NPPR are upper bounds." + (scaled if report.distributions else ""),
+        f" NPPR are upper bounds.{scaled}",
         figure=figure,
     )
 
@@ -246,9 +245,7 @@ def floors(subject: Subject) -> Drawn | None:
         _point(above, 1.0, uniform, subject)
         above.annotate("Uniform (PR)", (1.0, uniform.value or 0.0), xytext=(-8, -4),
                        textcoords="offset points", ha="right", va="top", fontsize=8)  # fmt: skip
-    above.set_ylabel("NPPR")
-    above.set_ylim(-0.02, 1.02)
-    percent_axis(above)
+    whole_axis(above, "NPPR")
     spreads = {place: found[place][1] for place in places}
     nouns = subject.report.budget.nouns
     _spread(below, spreads)
@@ -303,17 +300,14 @@ def rates(subject: Subject) -> Drawn | None:
             lines[source] = (found[None, :] >= grid[:, None] - 1e-9).mean(1)
     if not lines:
         return None
-    figure = new_figure(3.4)
-    axes = figure.subplots()
+    figure, axes = new_axes(3.4)
     for source, line in lines.items():
         look = subject.look(source)
         axes.plot(grid, line, color=look.colour, linestyle=look.line, marker=look.marker,
                   markevery=20, label=named(source))  # fmt: skip
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.set_xlabel("correct draws per input, at least")
-    axes.set_ylabel("inputs")
-    axes.set_ylim(-0.02, 1.02)
-    percent_axis(axes)
+    whole_axis(axes, "inputs")
     figure.legend(loc="outside right center")
     said = [
         f"{source}: {print_percent(float(line[RATE_GRID // 2]))} of inputs are correct in at least half"
@@ -328,3 +322,55 @@ def rates(subject: Subject) -> Drawn | None:
         " curve is the source's PR or NPPR.",
         figure=figure,
     )
+
+
+def brackets(subject: Subject) -> Drawn | None:
+    """Both ends against R / sigma: a band for this test set, dashed lines for the population."""
+    found = brackets_of(subject.report)
+    if not found:
+        return None
+    figure, axes = new_axes(3.6)
+    for claim, line in ((Claim.TEST_SET, "-"), (Claim.POPULATION, "--")):
+        ends = [(each.steps, each.ends[claim]) for each in found if claim in each.ends]
+        if ends:
+            _draw_band(axes, ends, line, claim)
+    observed = [each.any_ends.at_most.value or 0.0 for each in found]
+    axes.plot([each.steps for each in found], observed, color=INK, marker="x", linestyle="",
+              label="worst offset found")  # fmt: skip
+    start = subject.report.headline(found[0].any_ends.at_least.source, Metric.PR)  # no offset
+    if start is not None and start.value is not None:
+        axes.plot([0, 0], ends_of(start), color=BLUE, linewidth=3, alpha=0.5)
+        axes.plot(0, start.value, color=BLUE, marker="D", linestyle="", label="no offset (PR)")
+    axes.set_xlabel(f"longest offset, R / sigma (sigma {found[0].sigma:g})")
+    axes.set_xlim(-0.03 * found[-1].steps, found[-1].steps * 1.05)
+    percent_axis(axes, "correct")
+    figure.legend(loc="outside right center")
+    said = [
+        f"R / sigma {each.steps:.4g}: "
+        + ", ".join(
+            f"at least {percent(ends.low, 'at-least')} % and at most"
+            f" {percent(ends.high, 'at-most')} % for {claim.value}"
+            for claim, ends in each.ends.items()
+        )
+        for each in found
+    ]
+    return Drawn(
+        id="brackets",
+        title="At least and at most, against the offset",
+        alt=f"Brackets at {len(found)} lengths of the offset. {'; '.join(said)}.",
+        caption=f"Gaussian noise of standard deviation {found[0].sigma:g} plus any offset of l2 length"
+        ' up to R. No offset leaves less correct than "at least". The offsets found for each input'
+        ' leave no more than "at most". The lines between the measured radii only guide the eye.',
+        figure=figure,
+    )
+
+
+def _draw_band(axes: Axes, ends: Sequence[tuple[float, Ends]], line: str, claim: Claim) -> None:
+    steps = [at for at, _ in ends]
+    low, high = [each.low for _, each in ends], [each.high for _, each in ends]
+    if claim is Claim.TEST_SET:
+        axes.fill_between(steps, low, high, color=PURPLE, alpha=0.15, linewidth=0)
+        axes.vlines(steps, low, high, color=PURPLE, linewidth=3, alpha=0.4)
+    for values, colour, name in ((high, PURPLE, "at most"), (low, GREEN, "at least")):
+        axes.plot(steps, values, color=colour, linestyle=line, marker="_", markersize=8,
+                  label=f"{name}, {claim.value}")  # fmt: skip

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.core.tally import Metric
-from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.findings import (
     bounds_of,
@@ -22,7 +21,7 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN, MergedSubject, Number, StatedInterval
 from nppr.report.page.shell import rendered
 from nppr.report.printed_numbers import Numbers
-from nppr.report.quotes import quoted_rows, sentence_of
+from nppr.report.quotes import at_least_line, covered_noise, quoted_rows, sentence_of, stated_bound
 from nppr.report.results_table import describe_subject
 
 _MOST_LANES = 12
@@ -121,35 +120,35 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     rows = [row for row in table_rows(report) if row.value is not None]
     learned = [row for row in rows if row.metric is Metric.NPPR and not row.is_repeated]
     if len(learned) > _MOST_LANES:
-        floors = {row.learned.floor for row in learned if row.learned}
-        ends = (min(floors, default=0.0), max(floors, default=0.0))
+        floors = [row.learned.floor for row in learned if row.learned] or [0.0]
+        ends = (min(floors), max(floors))
         learned = [row for row in learned if row.learned is None or row.learned.floor in ends]
     learned.sort(key=_lane_order)
     noise = [row for row in rows if row.metric is Metric.PR]
     fixed = [row for row in noise if row.is_fixed]
     others = [row for row in noise if not row.is_fixed]
-    attack = find_attacked(report)
-    nouns = report.budget.nouns
+    attack, nouns = find_attacked(report), report.budget.nouns
+    lowest = f"the lowest fixed {nouns.noise} observed"
     words = [(f"{row.name}, the highest observed", row, row.shown) for row in fixed[1:][-1:]]
-    words += [
-        (f"{row.name}, the lowest fixed {nouns.noise} observed", row, row.quoted)
-        for row in fixed[:1]
-    ]
+    words += [(f"{row.name}, {lowest}", row, row.quoted) for row in fixed[:1]]
     words += [(f"{row.name}, {nouns.other_noise}", row, row.shown) for row in others[:1]]
     words += [(_rung_words(row), row, row.shown) for row in learned]
     if attack:
         together = f"all attacks and {nouns.noises} together"
         merged = isinstance(attack.subject, MergedSubject)
         words.append((together if merged else attack.name, attack, attack.shown))
-    lanes = [
-        Lane(row.metric.value, what, row, used, row.metric.value.lower())
-        for what, row, used in words
-        if used is not None
+    return [
+        *(
+            Lane(row.metric.value, what, row, used, row.metric.value.lower())
+            for what, row, used in words
+            if used is not None
+        ),
+        *(
+            Lane("at least", covered_noise(report, row.bound), row, row.own, "bound")
+            for row in bounds_of(report)[:_MOST_LANES]
+            if row.bound is not None and row.own is not None
+        ),
     ]
-    for row in bounds_of(report)[:_MOST_LANES]:
-        if row.bound is not None and row.own is not None:
-            lanes.append(Lane("at least", covered_noise(report, row.bound), row, row.own, "bound"))
-    return lanes
 
 
 def _lane_order(row: Number) -> tuple[int, float]:

@@ -61,7 +61,7 @@ def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
         colour=row.metric.value.lower() if row else "other",
         searched=row is not None and row.is_upper_bound,
         together=bool(report.slices),
-        missing=[class_name(report, c) for c in range(report.data.classes) if c not in counted],
+        missing=[report.data.class_name(c) for c in range(report.data.classes) if c not in counted],
         confidence=report.settings.measure.confidence,
     )
 
@@ -79,16 +79,9 @@ def classes_of(report: ReportRecord, per_input: PerInput, source: str) -> list[C
         allowed = report.allowance(source)
         interval = betting(rates, allowed.confidence, report.seed)
         interval = interval.widened(allowed.of_mean(len(rates)))
-        name = class_name(report, label)
-        mean = float(rates.mean())
+        name, mean = report.data.class_name(label), float(rates.mean())
         bars.append(ClassBar(label, name, len(rates), mean, interval.low, interval.high))
     return sorted(bars, key=lambda bar: (bar.rate, bar.high, bar.label))
-
-
-def class_name(report: ReportRecord, label: int) -> str:
-    """The name of a class, or its number where the data have no names."""
-    names = report.data.class_names
-    return names[label] if 0 <= label < len(names) else str(label)
 
 
 @dataclass(frozen=True)
@@ -120,13 +113,11 @@ def worst_inputs(
 ) -> Markup:
     """The section's body: first the source that the answer and the classes are about."""
     row = headline_of(report)
-    first = row.tally if row else None
-    if row and per_input is not None:
-        first = measured_source(report, per_input, row) or first
+    known = measured_source(report, per_input, row) if row and per_input is not None else None
+    first = known or (row.tally if row else None)
     worst = sorted(evidence.worst if evidence else (), key=lambda each: each.source != first)
-    groups = [
-        (each.source, cases_of(report, each)) for each in worst[:_MOST_SOURCES] if len(each.indices)
-    ]
+    shown = [each for each in worst[:_MOST_SOURCES] if len(each.indices)]
+    groups = [(each.source, cases_of(report, each)) for each in shown]
     return rendered(
         "worst.html.j2",
         kind=report.data.kind,
@@ -149,10 +140,11 @@ def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
         shown, scale = amplified(worst.delta[i], report.budget.norm)
         label, taken = int(worst.labels[i]), int(worst.taken_for[i])
         height, width = worst.clean.shape[-2:]
+        parameters = parameter_text(report, worst.parameters[i]) if len(worst.parameters) else ""
         cases.append(
             Case(
                 index=int(worst.indices[i]),
-                label=class_name(report, label) if report.data.classes > 1 else "",
+                label=report.data.class_name(label) if report.data.classes > 1 else "",
                 taken_for=answer_name(report, label, taken),
                 broken=label != taken,
                 rate=float(worst.rates[i]),
@@ -160,9 +152,7 @@ def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
                 width=width,
                 height=height,
                 **_drawn(report, worst, i, shown),
-                parameters=parameter_text(report, worst.parameters[i])
-                if len(worst.parameters)
-                else "",
+                parameters=parameters,
             )
         )
     return cases
@@ -171,7 +161,7 @@ def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
 def answer_name(report: ReportRecord, label: int, taken: int) -> str:
     """The class of an answer, or whether it is right in a task that is not a classification."""
     if report.data.task is None:
-        return class_name(report, taken)
+        return report.data.class_name(taken)
     return "right" if label == taken else "wrong"
 
 
@@ -191,12 +181,8 @@ def _drawn(report: ReportRecord, worst: Worst, i: int, delta: Tensor) -> dict[st
     before, after = clean.flatten(), perturbed.flatten()
     order = (after - before).abs().argsort(descending=True, stable=True)[:MOST_FEATURES]
     moved = [int(feature) for feature in order if int(before[feature]) != int(after[feature])]
-    return {
-        "features": tuple(
-            (feature, *(_value(report, feature, int(each[feature])) for each in (before, after)))
-            for feature in moved
-        )
-    }
+    values = [[_value(report, at, int(each[at])) for each in (before, after)] for at in moved]
+    return {"features": tuple((at, *pair) for at, pair in zip(moved, values, strict=True))}
 
 
 def _points(signal: Tensor) -> str:
@@ -242,7 +228,7 @@ def strips_of(
                 )
                 for at, name in enumerate(("worst", "median", "best"))
             ]
-            found.append((class_name(report, label), images))
+            found.append((report.data.class_name(label), images))
     return found
 
 
@@ -258,10 +244,9 @@ def png(image: Tensor) -> Markup:
     # More than three channels are not colours: their mean is shown.
     if pixels.shape[0] not in (1, 3):
         pixels = pixels.mean(axis=0, keepdims=True).round()
-    pixels = pixels.astype(np.uint8)
-    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1))
-    if max(picture.size) > LARGEST_PICTURE:
-        picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
+    pixels = np.moveaxis(pixels.astype(np.uint8), 0, -1)
+    picture = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))  # smaller ones keep their size
     file = io.BytesIO()
     picture.save(file, format="PNG", optimize=True)
     text = base64.b64encode(file.getvalue()).decode()

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from nppr.core.tally import FloatArray
 from nppr.data import Slice
-from nppr.gate.gate_questions import BoundQuestion, PairedQuestion, WorstQuestion
-from nppr.gate.sequential_draws import DrawnBlock, Question
+from nppr.gate.sequential_draws import (
+    DrawnBlock,
+    LevelQuestion,
+    PairedQuestion,
+    Question,
+    WorstQuestion,
+)
 from nppr.statistics.noise_set_test import NoiseSetTest
 from nppr.statistics.noise_sets import Contaminated
 from nppr.statistics.sequential import MeanTest, Verdict, one_sided_bound
@@ -95,7 +100,7 @@ def test_only_inputs_that_count_for_the_baseline_are_compared() -> None:
 
 def test_the_level_of_a_set_is_read_through_its_worst_noise() -> None:
     noise = Contaminated(1.0, 0.05, "tv")
-    question = BoundQuestion(NoiseSetTest(noise, 0.9, 0.995))
+    question = LevelQuestion(NoiseSetTest(noise, 0.9, 0.995))
     ask(question, np.ones(INPUTS), draws=16)
     found = question.read()
     assert found.value == pytest.approx(0.95)

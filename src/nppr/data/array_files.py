@@ -1,15 +1,23 @@
-"""Arrays in a `.npz`: `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test`.
+"""Arrays in files: `.npz`, and MNIST-style idx files, compressed with gzip or not.
 
-Images are 8-bit, or floats in [0, 1], with shape `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`;
-with a stated range, inputs may have any shape and type of number. They stay in memory as they are
-stored.
+A `.npz` holds `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test`. Images are 8-bit, or floats
+in [0, 1], with shape `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`; with a stated range, inputs may
+have any shape and type of number. They stay in memory as they are stored.
+
+An idx file has a short header with the shape, then bytes:
+
+    train-images-idx3-ubyte  train-labels-idx1-ubyte  t10k-images-idx3-ubyte  t10k-labels-idx1-ubyte
+
+Reference: Y. LeCun, C. Cortes and C. Burges, The MNIST database of handwritten digits, 1998.
 """
 
 from __future__ import annotations
 
 import functools
+import gzip
 import io
 import math
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,15 +29,28 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from nppr.data.data_formats import DataFormat, SplitReaders
-from nppr.data.file_trees import Files, ZipFiles, join_names, reading
+from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
+from nppr.data.file_trees import GZIP_MAGIC, Files, ZipFiles, join_names, reading
 from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import LABELS_LIMIT, array_limit, open_member, open_regular, read_up_to
+from nppr.system.bounded import (
+    LABELS_LIMIT,
+    Limit,
+    array_limit,
+    open_member,
+    open_regular,
+    read_up_to,
+)
 
 LONGEST_HEADER = 1 << 14
 """Longest header in bytes. numpy reads a header of any length before it refuses a long one."""
+
+NAME = re.compile(r"(train|t10k|test|val|validation)-(images|labels)[-.]idx[13]-ubyte(\.gz)?")
+GZIP_GROWTH = 1032
+"""Most bytes that gzip can make of one byte; a header that announces more is damaged."""
+
+UNSIGNED_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -50,13 +71,8 @@ class _Header:
         return math.prod(self.shape) * self.kind.itemsize
 
 
-def _open(files: Files) -> SplitReaders:
-    """Open the splits of images in the file; pickled objects are refused."""
-    return open_arrays(files, as_images=True)
-
-
 def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
-    """Open the splits in the file, with arrays as they are stored or as images."""
+    """Open the splits in a `.npz`, with arrays as they are stored or as images; refuse pickles."""
     path = files.path
     stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
     suffixes = [stem[1:] for stem in stems if stem == "x" or stem.startswith("x_")]
@@ -133,7 +149,68 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
 
 NPZ_FILE = DataFormat(
     title="a .npz with x and y",
-    open_splits=_open,
+    open_splits=functools.partial(open_arrays, as_images=True),
     suffixes=(".npz",),
     open_arrays=open_arrays,
+)
+
+
+def _open_idx(files: Files) -> SplitReaders:
+    """Open grey images `(1, H, W)`, kept as 8-bit pixels; the t10k files form the split named test."""
+    found: dict[str, dict[str, str]] = {}
+    for name in files.names:
+        match = NAME.fullmatch(name)
+        if match:
+            split = "test" if match[1] == "t10k" else match[1]
+            found.setdefault(split, {}).setdefault(match[2], name)
+    return {
+        split: functools.partial(_read_idx_split, files, split, found[split]) for split in found
+    }
+
+
+def _read_idx_split(files: Files, split: str, names: dict[str, str]) -> Labelled:
+    for content in ("images", "labels"):
+        if content not in names:
+            raise DataError(
+                f"`data` is incomplete: no {content} of the {split} split in {files.where('')}."
+            )
+    images, labels = names["images"], names["labels"]
+    pixels = _read_idx(files, images, 3, array_limit(files.stored_size(images)))
+    return Labelled(
+        StoredImages(channels_first(pixels, f"the {split} split")),
+        _read_idx(files, labels, 1, LABELS_LIMIT).astype(np.int64),
+    )
+
+
+def _read_idx(files: Files, name: str, dimensions: int, limit: Limit) -> NDArray[np.uint8]:
+    """Read the array of an idx file, whose header must agree with its length."""
+    content, where = files.read(name, limit), files.where(name)
+    packed = content.startswith(GZIP_MAGIC)
+    possible = len(content) * (GZIP_GROWTH if packed else 1)
+    with reading(where):
+        stream = gzip.GzipFile(fileobj=io.BytesIO(content)) if packed else io.BytesIO(content)
+        magic = stream.read(4)
+        expected = bytes((0, 0, UNSIGNED_BYTE, dimensions))
+        if magic != expected:
+            raise DataError(f"`data` must start with {expected!r}, got {magic!r} in {where}.")
+        header = stream.read(4 * dimensions)
+        if len(header) != 4 * dimensions:
+            raise EOFError("the header ends early")
+        shape = tuple(np.frombuffer(header, dtype=">u4").tolist())
+        size = math.prod(shape)
+        if size <= possible:
+            limit.require(size, f"{shape} uint8")
+        body = read_up_to(stream, size + 1) if size <= possible else b""
+        if len(body) != size:
+            raise DataError(
+                f"`data` announces {shape} = {size} bytes in {where}, which has fewer or more."
+                " The file is incomplete or damaged: download it again."
+            )
+        return np.frombuffer(body, dtype=np.uint8).reshape(shape)
+
+
+IDX_FILES = DataFormat(
+    title="MNIST-style idx files",
+    open_splits=_open_idx,
+    find=lambda files: find_folders(files, lambda _, names: any(map(NAME.fullmatch, names))),
 )

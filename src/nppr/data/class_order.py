@@ -1,20 +1,13 @@
-"""Convert arrays and labels in common forms if that is unambiguous; otherwise explain the fix.
-
-Every conversion is noted (`Data.notes`), on the console and in the report.
-"""
+"""The numbers of the classes: fit those of the data to the outputs of the classifier."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from nppr.core.tally import IntArray
 from nppr.data.data_set import Data
@@ -25,50 +18,7 @@ from nppr.system.specs import MOST_CLASSES
 ClassOrder = Sequence[str] | Mapping[str, int]
 """The classes in the order of the classifier's outputs, or the output number of each class."""
 
-COLOURS = (1, 3)
-"""Numbers of channels that the last axis of an image may have; an axis of 2 or 4 is ambiguous."""
-
 SHOWN_CLASSES = 5
-
-
-@dataclass(frozen=True)
-class Converted:
-    """Images and labels in the form that the library uses, with notes on their conversion."""
-
-    images: Tensor
-    labels: NDArray[Any]
-    class_names: tuple[str, ...] | None
-    notes: tuple[str, ...]
-
-
-def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Converted:
-    """Divide 8-bit images by 255, move channels to the front, and number words in sorted order.
-
-    >>> made = convert_arrays(np.zeros((2, 8, 8, 3), np.uint8), ["dog", "cat"])
-    >>> tuple(made.images.shape), made.labels.tolist(), made.class_names
-    ((2, 3, 8, 8), [1, 0], ('cat', 'dog'))
-    """
-    x, notes = to_tensor(images), list[str]()
-    if x.dtype == torch.uint8:
-        notes.append("images: 8-bit, divided by 255")
-        if x.ndim == 3 and x.shape[1] == x.shape[2]:
-            notes.append(f"images: {_shape(x)} taken as (N, H, W), one channel")
-            x = x[:, None]
-        x = x.float() / 255
-    if x.ndim == 4:
-        x = _channels_first(x, notes)
-    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    names: tuple[str, ...] | None = None
-    if y.dtype.kind == "f" and y.ndim == 1 and np.array_equal(y, np.rint(y)):
-        notes.append("labels: floats that are whole numbers, taken as classes")
-        y = y.astype(np.int64)
-    if y.dtype.kind == "O" and y.ndim == 1 and all(isinstance(word, str) for word in y):
-        y = y.astype(str)
-    if y.dtype.kind == "U" and y.ndim == 1:
-        words, y = np.unique(y, return_inverse=True)
-        names = tuple(words.tolist())
-        notes.append(sorted_note(names))
-    return Converted(x, y, names, tuple(notes))
 
 
 def sorted_note(names: Sequence[str]) -> str:
@@ -81,38 +31,6 @@ def _numbered(names: Sequence[str]) -> str:
     return ", ".join([*shown, *(["..."] if len(names) > SHOWN_CLASSES else [])])
 
 
-def to_tensor(images: Tensor | ArrayLike) -> Tensor:
-    """Return the numbers as a tensor; raise `DataError` if PyTorch does not support their type."""
-    try:
-        return torch.as_tensor(images).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(
-            f"`images` must be one tensor or array of numbers, got {type(images).__name__}: {reason}."
-            " Example: torch.stack(images)"
-        ) from error
-
-
-def _channels_first(x: Tensor, notes: list[str]) -> Tensor:
-    """Move channels from the last to the second axis, if the shape allows no other reading."""
-    _, first, second, last = x.shape
-    if first <= 4 or last > 4:
-        return x
-    if last == 3 or (last in COLOURS and first == second):
-        notes.append(f"images: {_shape(x)} taken as (N, H, W, C), channels moved to the front")
-        return x.permute(0, 3, 1, 2).contiguous()
-    if first == second:
-        raise DataError(
-            f"`images` must have shape (N, C, H, W), got {_shape(x)}, which looks like (N, H, W, C)."
-            " Use x.permute(0, 3, 1, 2), or np.moveaxis(x, -1, 1)."
-        )
-    return x
-
-
-def _shape(x: Tensor) -> str:
-    return str(tuple(x.shape))
-
-
 def fit_classes(data: Data, outputs: int) -> Data:
     """Fit the data to a classifier with this many outputs, if that is unambiguous.
 
@@ -120,7 +38,7 @@ def fit_classes(data: Data, outputs: int) -> Data:
     """
     if outputs == data.classes or data.task is not None:
         return data
-    if not _is_numbered(data):
+    if data.class_names != tuple(map(str, range(data.classes))):
         raise DataError(
             f"`data` must have the {outputs} classes of the classifier, got {data.classes} that are"
             f" named {', '.join(data.class_names[:SHOWN_CLASSES])}{', ...' * (data.classes > 5)}."
@@ -143,10 +61,7 @@ def fit_classes(data: Data, outputs: int) -> Data:
 
 
 def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
-    """Number every class by the position of its name in `order`, or in that file.
-
-    The order may name classes that the data do not have.
-    """
+    """Number each class by the position of its name in `order` or that file, which may name more."""
     given = read_class_order(order) if isinstance(order, str | Path) else order
     names = _ordered(given)
     places = {name: place for place, name in enumerate(names)}
@@ -212,11 +127,6 @@ def _ordered(order: ClassOrder) -> tuple[str, ...]:
     if len(names) < 2:
         raise SpecError(f"`class-order` must name at least 2 classes, got {len(names)}.")
     return names
-
-
-def _is_numbered(data: Data) -> bool:
-    """Whether the classes are named by their numbers only."""
-    return data.class_names == tuple(map(str, range(data.classes)))
 
 
 def _renumber(data: Data, numbers: Mapping[int, int], names: tuple[str, ...], note: str) -> Data:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from helpers import FAMILIES
-from nppr.study.chains import Member, add_walked, find_parents, is_inside
+from nppr.study.graph import Member, add_walked, find_parents, is_inside
 
 IND, LABEL, INPUT, JOINT = FAMILIES
 

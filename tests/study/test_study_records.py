@@ -8,12 +8,10 @@ import numpy as np
 
 from helpers import FAMILIES
 from nppr.core.tally import FloatArray
-from nppr.study.chains import Chain
-from nppr.study.graph import FitWork, StudyCell
-from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
+from nppr.study.graph import Chain, FitNode, StudyCell
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, study_from
-from nppr.study.study_records import StudyRecord
+from nppr.study.study_records import ALPHA, Orders, StudyRecord, check_orders, nested_pairs
 from study.toys import toy
 
 
@@ -137,10 +135,10 @@ def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, st
     for _, small, large in nested_pairs([StudyRecord(c, Path(), {}) for c in graph.cells]):
         assert small.cell.fit is not None
         assert small.cell.seed == large.cell.seed
-        work = graph.nodes[small.cell.fit].work
-        assert isinstance(work, FitWork)
+        fit = graph.nodes[small.cell.fit]
+        assert isinstance(fit, FitNode)
         names = small.place.dependency, large.place.dependency
-        found.append((*names, small.cell.seed, work.stage.steps))
+        found.append((*names, small.cell.seed, fit.stage.steps))
     return found
 
 

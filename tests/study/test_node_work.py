@@ -7,7 +7,7 @@ import pytest
 
 from nppr.errors import RunFolderError
 from nppr.study.graph import Node
-from nppr.study.node_cache import NodeCache, is_full_disk
+from nppr.study.node_work import NodeCache, is_full_disk
 from study import toys
 
 

@@ -1,4 +1,4 @@
-"""Arrays and labels as people have them: what is converted is right and noted, the rest is refused."""
+"""Classes are numbered as the outputs of the classifier if that is clear; the rest is refused."""
 
 from __future__ import annotations
 
@@ -9,74 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 import nppr
-from nppr.data import Data, all_evaluated, fit_classes, from_arrays, load_data, with_class_order
+from data import layouts
+from nppr.data import fit_classes, from_arrays, load_data, with_class_order
 from nppr.errors import DataError, SpecError
 
 GREY = np.arange(10 * 8 * 8, dtype=np.uint8).reshape(10, 8, 8)
 BINARY = np.arange(10) % 2
 
 
-def whole(data: Data) -> tuple[Tensor, Tensor]:
-    """All images and labels in their first order."""
-    split = all_evaluated(data).evaluate
-    return split.batch(np.arange(len(split)))
-
-
-@pytest.mark.parametrize(
-    ("images", "expected"),
-    [
-        (GREY[:, None], GREY[:, None] / 255),
-        (GREY, GREY[:, None] / 255),
-        (GREY[..., None], GREY[:, None] / 255),
-        (np.stack([GREY] * 3, -1), np.stack([GREY] * 3, 1) / 255),
-        (np.stack([GREY[:, :6]] * 3, -1) / 255, np.stack([GREY[:, :6]] * 3, 1) / 255),
-    ],
-)
-def test_images_are_converted_and_noted(images: NDArray[Any], expected: NDArray[Any]) -> None:
-    for given in (images, torch.from_numpy(images)):
-        data = from_arrays(given, BINARY)
-        assert np.allclose(whole(data)[0].numpy(), expected, atol=1e-6)
-        assert data.notes
-        assert all(note.startswith("images: ") for note in data.notes)
-
-
-@pytest.mark.parametrize("shape", [(10, 3, 8, 8), (10, 1, 8, 1), (10, 16, 4, 4), (10, 22, 99, 1)])
-def test_images_that_are_right_stay_as_they_are(shape: tuple[int, ...]) -> None:
-    images = torch.rand(shape)
-    data = from_arrays(images, BINARY)
-    assert torch.equal(whole(data)[0], images)
-    assert data.notes == ()
-
-
-@pytest.mark.parametrize("kind", [list, np.array, lambda words: np.array(words, dtype=object)])
-def test_words_are_numbered_in_sorted_order(kind: Any) -> None:
-    data = from_arrays(torch.rand(10, 1, 2, 2), kind(["dog", "cat"] * 5))
-    assert data.class_names == ("cat", "dog")
-    assert whole(data)[1].tolist() == [1, 0] * 5
-    assert "cat = 0, dog = 1" in data.notes[0]
-
-
-def test_words_in_a_npz(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", x=GREY, y=np.array(["dog", "cat"] * 5))
-    data = load_data(tmp_path / "a.npz")
-    assert data.class_names == ("cat", "dog")
-    assert whole(data)[1].tolist() == [1, 0] * 5
-
-
-def test_floats_that_are_whole_are_labels() -> None:
-    data = from_arrays(torch.rand(10, 1, 2, 2), BINARY.astype(float))
-    assert whole(data)[1].tolist() == BINARY.tolist()
-    assert "floats" in data.notes[0]
-
-
 def test_labels_from_1_are_shifted_where_the_outputs_show_it() -> None:
     data = from_arrays(torch.rand(30, 1, 2, 2), np.arange(30) % 3 + 1)
     moved = fit_classes(data, 3)
-    assert whole(moved)[1].tolist() == [0, 1, 2] * 10
+    assert layouts.undivided(moved)[1].tolist() == [0, 1, 2] * 10
     assert moved.classes == 3
     assert "1..3 taken as the classifier's outputs 0..2" in moved.notes[0]
     assert fit_classes(data, 4) is data, "class 0 does not occur"
@@ -86,7 +33,7 @@ def test_a_subset_of_classes_keeps_its_numbers() -> None:
     data = from_arrays(torch.rand(20, 1, 2, 2), np.tile([2, 7], 10))
     subset = fit_classes(data, 10)
     assert subset.classes == 10
-    assert whole(subset)[1].tolist() == [2, 7] * 10
+    assert layouts.undivided(subset)[1].tolist() == [2, 7] * 10
     assert "a subset of the classifier's 10 classes" in subset.notes[0]
 
 
@@ -118,7 +65,7 @@ def test_classes_take_the_order_that_is_given(form: str, tmp_path: Path) -> None
     }[form]  # fmt: skip
     data = with_class_order(from_arrays(torch.rand(10, 1, 2, 2), ["dog", "cat"] * 5), given)
     assert data.class_names == ("dog", "bird", "cat")
-    assert whole(data)[1].tolist() == [0, 2] * 5
+    assert layouts.undivided(data)[1].tolist() == [0, 2] * 5
     assert data.notes == ("classes: in the order given, dog = 0, bird = 1, cat = 2",)
 
 
@@ -171,7 +118,7 @@ def test_a_run_says_what_was_converted() -> None:
 @pytest.mark.slow
 def test_a_subset_of_the_classes_of_a_classifier_can_be_assessed() -> None:
     digits = load_data("digits")
-    images, labels = whole(digits)
+    images, labels = layouts.undivided(digits)
     kept = labels >= 8
     report = nppr.assess(
         "digits-cnn",
