@@ -12,9 +12,9 @@ from nppr.models import Classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
-from nppr.search.starts import scan_box
 from nppr.search.search_settings import default_settings
 from nppr.search.selection import find_clean_inputs
+from nppr.search.starts import scan_box
 
 WORST = {0: 0.55, 1: -0.75}
 """The only brightness at which an image of each class is misread, and its neighbourhood."""

@@ -114,7 +114,7 @@ class Distribution(nn.Module):
         self, context: Context, draws: DrawBlock, budget: Budget, std: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `pair` does for P parameters `(B, 1, P)`; a few inputs share a step."""
-        moved = self.upsampler.scored_parameters()
+        moved: list[tuple[Tensor, float]] = [*self.upsampler.scored_parameters()]
         if not moved or self.family.dependency.knows:
             moved = [*moved, (self.mixture.means, 1.0)]
             moved += [] if moved[1:] else [(self.mixture.logits, 1.0), (self.mixture.raw, 1.0)]

@@ -184,7 +184,7 @@ class White(Upsampler):
     a pixel has its mass there.
     """
 
-    def __init__(self, family: Family, shape: Shape) -> None:  # noqa: ARG002
+    def __init__(self, family: Family, shape: Shape) -> None:
         super().__init__(shape, shape[0], positions=shape[1] * shape[2])
 
     def forward(self, latent: Tensor) -> Tensor:
