@@ -205,8 +205,9 @@ class White(Upsampler):
 class Stationary(Upsampler):
     """Two convolutions of white noise beside a linear one, with circular padding.
 
-    A value depends on the latent vectors of a window of `length` pixels per side, so that values at least
-    `length` apart are independent. Shifts of the image shift the latent vectors, whose law is the same.
+    A value depends on the latent vectors of a window of `length` pixels per side, so that values at
+    least `length` apart are independent. A shift of the latent noise, whose law is the same everywhere,
+    shifts the image.
     """
 
     def __init__(self, family: Family, shape: Shape) -> None:
