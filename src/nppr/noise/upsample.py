@@ -89,7 +89,7 @@ class Upsampler(nn.Module):
         """Return the latent means `(K, D)` that a fit starts from, given random ones."""
         return means
 
-    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+    def scored_parameters(self) -> list[tuple[Tensor, float]]:
         """Return the parameters that a search without gradients moves, with the scale of a step."""
         return []
 
@@ -224,19 +224,20 @@ class Stationary(Upsampler):
         field = latent.reshape(-1, *self.shape[1:], self.latent_dim).movedim(-1, -3)
         hidden = torch.relu(self._convolve(self.inner, field))
         values = self._convolve(self.outer, hidden) + self._convolve(self.linear, field)
-        return (GAIN * values).unflatten(0, latent.shape[:-1])
+        image: Tensor = (GAIN * values).unflatten(0, latent.shape[:-1])
+        return image
 
     def start_means(self, means: Tensor) -> Tensor:
         """Return zeros: the noise has no preferred sign."""
         return torch.zeros_like(means)
 
-    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+    def scored_parameters(self) -> list[tuple[Tensor, float]]:
         """Return the linear filter; the rest has too many parameters."""
         return [(self.linear.weight, SCORED_SCALE)]
 
     def _convolution(self, inputs: int, outputs: int, side: int) -> nn.Conv2d:
-        sides = tuple(min(side, whole) for whole in self.shape[1:])
-        return nn.Conv2d(inputs, outputs, sides)
+        _, height, width = self.shape
+        return nn.Conv2d(inputs, outputs, (min(side, height), min(side, width)))
 
     @staticmethod
     def _convolve(convolution: nn.Conv2d, field: Tensor) -> Tensor:
