@@ -44,7 +44,7 @@ CORNER = 1.5
 SCORED_SCALE = 0.1
 """Scale of a step in the linear filter of stationary noise, in a search without gradients."""
 
-LATENT_CHANNELS, HIDDEN_CHANNELS, GAIN = 8, 16, 3.0
+LATENT_CHANNELS, HIDDEN_CHANNELS, GAIN = 4, 8, 3.0
 """White channels that stationary noise is made from, channels between, and the factor before tanh."""
 
 
@@ -218,7 +218,7 @@ class Stationary(Upsampler):
         inner = self.length + 1 - outer
         self.inner = self._convolution(LATENT_CHANNELS, HIDDEN_CHANNELS, inner)
         self.outer = self._convolution(HIDDEN_CHANNELS, channels, outer)
-        self.linear = self._convolution(LATENT_CHANNELS, channels, self.length)
+        self.linear = self._convolution(LATENT_CHANNELS, channels, inner)
 
     def forward(self, latent: Tensor) -> Tensor:
         field = latent.reshape(-1, *self.shape[1:], self.latent_dim).movedim(-1, -3)
