@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,13 @@ def room_of(module: str) -> str:
     return max((room for room in ORDER if f"{module}.".startswith(f"{room}.")), key=len)
 
 
-def imports_of(module: str) -> Iterator[str]:
+@cache
+def imports_of(module: str) -> tuple[str, ...]:
     """The modules of the package that a module imports, also where only types need them."""
+    return tuple(imports_in(module))
+
+
+def imports_in(module: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(MODULES[module].read_text())):
         names = []
         if isinstance(node, ast.ImportFrom):
@@ -129,19 +135,28 @@ def test_only_front_doors_list_what_they_export() -> None:
     assert [path for path in listing if path.name != "__init__.py"] == []
 
 
-def outside_sources() -> Iterator[tuple[str, ast.AST]]:
+@cache
+def named_outside_sources() -> tuple[list[tuple[str, str, int]], list[tuple[str, str, int]]]:
+    """The texts of all modules but those of the room, and the names that they ask the class for."""
+    texts, asked = [], []
     for module, path in MODULES.items():
-        if room_of(module) not in ("sources", "source_names"):
-            for node in ast.walk(ast.parse(path.read_text())):
-                yield path.relative_to(ROOT).as_posix(), node
+        if room_of(module) in ("sources", "source_names"):
+            continue
+        place = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append((node.value, place, node.lineno))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                asks = node.func.id in ("isinstance", "issubclass")
+                parts = ast.walk(node.args[1]) if asks else ()
+                names = [getattr(part, "id", getattr(part, "attr", "")) for part in parts]
+                asked += [(name, place, node.lineno) for name in names]
+    return texts, asked
 
 
 def test_sources_are_listed_in_their_room_only() -> None:
-    named = [
-        (node.value, path, node.lineno)
-        for path, node in outside_sources()
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SOURCES
-    ]
+    texts, _ = named_outside_sources()
+    named = [each for each in texts if each[0] in SOURCES]
     assert {name for name, _, _ in named} >= set(OTHER_MEANINGS)
     anywhere = {name for name, places in OTHER_MEANINGS.items() if places is None}
     limited = [each for each in named if each[0] not in anywhere]
@@ -155,13 +170,7 @@ def test_no_module_asks_which_source_it_has() -> None:
 
     kinds = {*below(Source)}
     assert {"PGD", "Learned", "CustomNoise"} <= kinds
-    asked = [
-        (getattr(part, "id", getattr(part, "attr", None)), path, node.lineno)
-        for path, node in outside_sources()
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id in ("isinstance", "issubclass")
-        for part in ast.walk(node.args[1])
-    ]
+    _, asked = named_outside_sources()
     assert "str" in {name for name, _, _ in asked}
     assert [each for each in asked if each[0] in kinds] == []
 

@@ -68,7 +68,9 @@ def test_a_flag_that_says_too_high_limits_no_upper_bound() -> None:
     assert {STARVED, ATTACK_TOO_WEAK, HEADLINE_MISSING, NEAR_CHANCE} < set(too_high)
     for name in too_high:
         assert Direction.UPPER_BOUND not in LIMITS[name], name
-    mild = {name for name, each in SEVERITY.items() if each in (Severity.NOTE, Severity.INFORMATION)}
+    mild = {
+        name for name, each in SEVERITY.items() if each in (Severity.NOTE, Severity.INFORMATION)
+    }
     assert {LIMITS[name] for name in mild} == {()}
     serious = {name for name, each in SEVERITY.items() if each is Severity.SERIOUS}
     assert {frozenset(LIMITS[name]) for name in serious - set(too_high)} == {frozenset(Direction)}
