@@ -4,13 +4,15 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from torch import Tensor
 
 from installed_package import install_the_package_of_the_page
+from nppr.models import prepare_classifier
 
 settings.register_profile("nppr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nppr")
@@ -42,6 +44,21 @@ def _without_waiting_for_the_disk() -> Iterator[None]:
     """No test cuts the power; `system/test_records.py` watches that files are synchronised."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _short_timings() -> Iterator[None]:
+    """The speed of a form or a micro-batch changes no count: a tenth of the time is enough."""
+    best_times = prepare_classifier._best_times
+
+    def shorter(
+        passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+    ) -> list[float]:
+        return best_times(passes, least=least, most=most, enough=enough / 10)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare_classifier, "_best_times", shorter)
         yield
 
 
