@@ -70,6 +70,11 @@ LONGEST = (
 """Files that begin first, the longest of them at the front: short files then fill both processes."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Without this pytest-xdist begins with the files that have the most tests."""
+    config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
