@@ -36,6 +36,7 @@ def test_the_passes_of_sources_are_those_they_take() -> None:
         assert (work.guided > alone.guided) == (source.cost > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rung", [Dependency.INDEPENDENT, Dependency.JOINT])
 def test_the_passes_of_a_search_are_those_it_takes(rung: Dependency) -> None:
     data = load_data("digits").limit(inputs=20, fit_inputs=200, select_inputs=60)
