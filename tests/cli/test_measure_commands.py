@@ -141,7 +141,8 @@ class TestAssess:
         assert report.precision is not None
         assert report.precision.reached
         assert report.settings.measure.draws == 16
-        assert all(width.half_width <= 0.04 for width in report.precision.widths.values())
+        assert set(report.precision.widths) == {"uniform"}
+        assert report.precision.widths["uniform"].half_width <= 0.04
 
     def test_rare_failures_are_reported(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = ["assess", "--no-page", "--inputs", "20", "--draws", "4", "--sources", "gaussian"]

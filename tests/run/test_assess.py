@@ -291,7 +291,7 @@ def test_quantise_and_confidence_are_settings() -> None:
         sources="uniform", measure=nppr.Measure(inputs=20, draws=4, quantise=True, confidence=0.8)
     )
     assert report.settings.measure.quantise is True
-    assert all(row.confidence == 0.8 for row in report.numbers)
+    assert {row.confidence for row in report.numbers} == {0.8}
 
 
 ATTACKS = "pgd:steps=5,uniform:scale=3,cw:steps=3,pgd:steps=7,gaussian"
