@@ -280,13 +280,13 @@ def test_a_killed_worker_costs_its_shard_only(
     with pytest.raises(RunStopped, match="its process was lost 3 times"):
         run("run", workers=2)
     trigger.unlink()
-    assert same(run("run", workers=2, resume=True), whole)
+    assert same(run("run", resume=True), whole)
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_shards_have_finished(tmp_path: Path) -> None:
     words = (
-        "assess --sources uniform,gaussian,laplace --draws 40000 --inputs 100 --batch-size 64"
+        "assess --sources uniform,gaussian,laplace --draws 6000 --inputs 100 --batch-size 64"
         " --workers 2 --no-page --quiet --out run"
     )
     command = [sys.executable, "-m", "nppr", *words.split()]
