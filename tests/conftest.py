@@ -63,9 +63,9 @@ def _short_timings() -> Iterator[None]:
 
 
 LONGEST = (
-    "test_campaigns.py", "test_guides.py", "test_scheduler.py", "test_measure_commands.py",
-    "test_workers.py", "test_search.py", "test_contract.py", "test_assess.py",
-    "test_gate_command.py", "test_study_command.py", "test_registry.py", "test_shards.py",
+    "test_shards.py", "test_campaigns.py", "test_guides.py", "test_measure_commands.py",
+    "test_scheduler.py", "test_workers.py", "test_search.py", "test_contract.py",
+    "test_assess.py", "test_gate_command.py", "test_study_command.py", "test_registry.py",
     "test_transformed_run.py", "test_examples.py", "test_theory.py", "test_gate.py",
     "test_learn.py", "test_precision.py", "test_command_line.py", "test_report_commands.py",
     "test_rough_gradients.py", "test_training_loop.py", "test_page.py",
