@@ -187,7 +187,7 @@ def test_steps_follow_each_other_in_the_stated_order() -> None:
 @all_edges
 def test_gradients_are_those_of_finite_differences(text: str, edges: str) -> None:
     """Relative 1e-4: differences of 1e-6 round by 1e-10, and no sample lies at a pixel's centre."""
-    transform, x = parse_transform(f"{text},edges={edges}"), smooth(3, 6, 8)
+    transform, x = parse_transform(f"{text},edges={edges}"), smooth(3, 4, 6)
     for theta in inside(text, 2).split(1):
         theta.requires_grad_()
         assert torch.autograd.gradcheck(
