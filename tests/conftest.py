@@ -53,9 +53,9 @@ def _short_timings() -> Iterator[None]:
     best_times = prepare_classifier._best_times
 
     def shorter(
-        passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+        passes: Sequence[Callable[[], Tensor]], least: int, most: int, enough: float
     ) -> list[float]:
-        return best_times(passes, least=least, most=most, enough=enough / 10)
+        return best_times(passes, least, most, enough / 10)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare_classifier, "_best_times", shorter)
