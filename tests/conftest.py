@@ -53,7 +53,10 @@ def _short_timings() -> Iterator[None]:
     best_times = prepare_classifier._best_times
 
     def shorter(
-        passes: Sequence[Callable[[], Tensor]], least: int, most: int, enough: float
+        passes: Sequence[Callable[[], Tensor]],
+        least: int = 3,
+        most: int = 20,
+        enough: float = 0.24,
     ) -> list[float]:
         return best_times(passes, least, most, enough / 10)
 
