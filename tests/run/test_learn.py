@@ -101,7 +101,7 @@ def test_learned_noise_gives_the_same_numbers_later(tmp_path: Path) -> None:
             [(row.value, row.intervals) for row in report.numbers if row.source == "nppr"]
             for report in (together, later)
         ]
-        assert rows[0] == rows[1]
+        assert rows[0] == rows[1] != []
 
 
 def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> None:

@@ -131,7 +131,7 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     surrogate = torch.nn.Sequential(torch.nn.Flatten(), linear)
     with torch.no_grad():
         linear.weight.copy_(torch.stack([board.flatten(), torch.zeros(64)]))
-        linear.bias.copy_(torch.tensor([3.2, 0.0]))
+        linear.bias.copy_(torch.tensor([3.2 - 0.5 * float(board.sum()), 0.0]))
     images = 0.5 + 0.05 * torch.randn(600, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     known = from_arrays(images, torch.zeros(600, dtype=torch.int64), classes=2)
     budget, family = Budget.linf(0.1), Family(Dependency.INDEPENDENT)

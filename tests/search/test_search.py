@@ -365,7 +365,9 @@ def test_a_select_split_of_one_class_is_enough(classifier: PreparedClassifier, s
         small.select, indices=small.select.indices[one], labels=small.select.labels[one]
     )
     own = default_settings(Family(Dependency.LABEL), calls=256, inputs=32)
-    for each in searched(own, classifier, replace(small, select=select)):
+    found = searched(own, classifier, replace(small, select=select))
+    assert found
+    for each in found:
         assert each.record.search.stages[-1].select_inputs == int(one.sum()) > 0
         assert each.record.search.select_value is not None
 
