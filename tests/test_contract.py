@@ -23,6 +23,7 @@ from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
+from nppr.noise.structures import ANY
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.resolve import Resolved
 from nppr.run.shards import share_out
@@ -63,6 +64,12 @@ def all_sources() -> list[Source]:
     noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises += [learned(Dependency.JOINT, budget) for budget in (BUDGETS[1], BOX)]
     own = [PerInputNoise(noise, calls=6) for noise in noises[-3:]]
+    noises += [
+        learned(rung, budget, structure)
+        for structure in ("white", "stationary")
+        for rung, budget in zip((Dependency.LABEL, Dependency.INDEPENDENT), BUDGETS, strict=True)
+    ]
+    own += [PerInputNoise(noise, calls=6) for noise in noises[-3:-1]]
     return [*named, *more, *custom, *noises, *own, *make_offset_sources(0.25, [0.25], calls=12)]
 
 
@@ -78,10 +85,11 @@ def shake(x: torch.Tensor, y: torch.Tensor, draws: int) -> torch.Tensor:  # noqa
     return x[:, None] + 0.01 * torch.rand(1, draws, *x.shape[1:])
 
 
-def learned(dependency: Dependency, budget: Budget) -> Learned:
+def learned(dependency: Dependency, budget: Budget, structure: str = ANY) -> Learned:
     """A distribution that was not fitted, with heads that are not zero any more."""
     torch.manual_seed(0)
-    made = Distribution(Family(dependency, components=3, floor=0.2), budget.domain(SHAPE), 10, 256)
+    family = Family(dependency, components=3, floor=0.2, structure=structure)
+    made = Distribution(family, budget.domain(SHAPE), 10, 256)
     with torch.no_grad():
         for parameter in made.mixture.parameters():
             parameter.add_(0.02 * torch.randn(parameter.shape))

@@ -35,7 +35,8 @@ from nppr.system.specs import BFLOAT16, EAGER
 
 BUDGET = Budget.linf("8/255")
 SHORT = replace(
-    default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=256), per_input_calls=0
+    default_settings(Family(Dependency.INDEPENDENT), calls=256).without_positions(),
+    per_input_calls=0,
 )
 
 

@@ -35,7 +35,7 @@ from nppr.system.worker_pools import WorkerPool
 from run.deadly_noise import deadly
 
 BUDGET = Budget.linf(0.1)
-SEARCH = nppr.Search(calls=256, components=2, per_input_calls=6, floor=(0.0,))
+SEARCH = nppr.Search(calls=256, components=2, per_input_calls=6).resolve(60).without_positions()
 SMALL: dict[str, Any] = {"inputs": 150, "fit_inputs": 60, "select_inputs": 40, "draws": 8}
 
 

@@ -23,7 +23,7 @@ from nppr.sources.custom import CustomNoise
 
 pytestmark = pytest.mark.slow
 BUDGET = nppr.Budget.box("rotate=30,exposure=-1:0")
-SEARCH = default_settings(Family(Dependency.LABEL), calls=1024)
+SEARCH = default_settings(Family(Dependency.LABEL), floors=(0.0, 0.5), calls=1024)
 SHORT = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=512)
 
 
