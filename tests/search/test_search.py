@@ -276,6 +276,16 @@ def test_rounds_go_on_until_one_gains_less_than_a_point(
     assert (curve.calls, curve.flat) == (stage.calls_until(rounds), flat)
 
 
+def test_a_search_that_has_nothing_to_fit_is_flat() -> None:
+    _, classifier = counted()
+    own = replace(ALONE, floors=(1.0,))
+    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1))
+    (stage,) = walk(own, 2, halves().shape)
+    curve = search.complete(stage, []).record.curve
+    assert curve is not None
+    assert (curve.calls, curve.flat) == (0, True)
+
+
 def test_a_round_that_is_not_lower_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     _, classifier = counted()
     search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1))
