@@ -128,6 +128,15 @@ def test_a_larger_cell_is_never_above_a_smaller_one(case: Case, seed: int, seeds
         assert after <= before + 1e-12
 
 
+def test_the_widest_cell_comes_first() -> None:
+    """Commands that take one of several noises take the widest: the last that a search goes to."""
+    by_width = sorted(searched(CASES[0]), key=lambda each: each.width)
+    assert by_width[0].source.name == "nppr:label"
+    places = {each.source.name: number for number, each in enumerate(by_width)}
+    for name in ("nppr:independent", "nppr:label"):
+        assert places[name] < places[f"{name}:stationary"] < places[f"{name}:white"]
+
+
 def counted(source: LearnedNoise, case: Case, micro_batch: int) -> IntArray:
     return measure(source.source, case.prepare(micro_batch), case.data.evaluate, draws=17).correct
 
