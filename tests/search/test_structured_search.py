@@ -289,5 +289,19 @@ def test_the_strongest_rival_of_a_cell_lies_in_its_set() -> None:
     assert not flagged & set(NAMES[:4])
 
 
+@pytest.mark.parametrize("structure", ["white", "stationary"])
+def test_a_search_of_one_structure_has_a_row_for_each_of_its_sets(structure: str) -> None:
+    own = default_settings(Family(Dependency.LABEL, structure=structure), calls=512, inputs=32)
+    case = CASES[0]
+    report = nppr.assess(
+        case.model, case.data, budget=case.budget, sources="nppr", search=own,
+        measure=Measure(draws=8),
+    )  # fmt: skip
+    names = [each.name_noise() for each in own.sets]
+    assert names == NAMES[: 2 if structure == "white" else 4]
+    assert [rung.name for rung in report.ladder] == names
+    assert [row.error for row in report.numbers if row.error] == []
+
+
 def test_every_structure_is_tested() -> None:
     assert {each.rpartition(":")[2] for each in NAMES[:4]} | {"any"} == set(STRUCTURES)
