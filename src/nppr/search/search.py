@@ -10,11 +10,12 @@ Finished stages are kept in files, so that a resumed search does not fit them ag
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -294,7 +295,7 @@ class NoiseSearch:
         return Candidate(stage.name, law, judge.of(law))
 
     def _scanned(self, stage: Stage, made: Distribution, judge: Judge) -> list[Candidate]:
-        """Start a stage whose noise sees no features at the worst known points, and judge those."""
+        """Judge the worst known points, and start a stage there that has no gradients or few numbers."""
         box, family = self.budget.transform is not None, stage.family
         fixed = (
             family.structure == ANY and family.upsampler == "none" and self.settings.has_positions
@@ -322,6 +323,8 @@ class NoiseSearch:
                     seed=self.seed,
                 )
             judge.calls += self.scans[floor].calls
+        if not (box or stage.recipe.scores):
+            made = copy.deepcopy(made)  # gradients find worse patterns from a random start
         law = self.scans[floor].place(made.to(self.classifier.device))
         if stage.recipe.bound is not None:
             with torch.no_grad():
@@ -397,7 +400,7 @@ class NoiseSearch:
         winner = best(own, before)
         choice = None
         if floor == 0 and self.references:
-            noises = {each.name: float(judge.rates(each).mean()) for each in self.references}
+            noises, _ = self.reference_values
             lowest = min(noises, key=lambda name: noises[name])
             choice = ReferenceChoice(
                 winner=lowest if noises[lowest] < winner.value else None,
@@ -417,6 +420,13 @@ class NoiseSearch:
             }
         )
         return FinishedStage(record, winner.value, choice, made, winner.distribution)
+
+    @cached_property
+    def reference_values(self) -> tuple[dict[str, float], int]:
+        """The select values of the reference noises, and the forward passes that they took."""
+        judge = self._judge()
+        values = {each.name: float(judge.rates(each).mean()) for each in self.references}
+        return values, judge.calls
 
     def _judge(self) -> Judge:
         """Enough inputs and draws to see a difference of two percentage points."""
@@ -463,7 +473,9 @@ class NoiseSearch:
             references=finished[-1].references,
             stages=tuple(each.rounded() for each in stages),
             fit_calls=sum(each.fit_calls for each in stages),
-            forward_calls=self.clean_calls + sum(each.forward_calls for each in stages),
+            forward_calls=self.clean_calls
+            + (self.reference_values[1] if 0 in self.settings.floors else 0)
+            + sum(each.forward_calls for each in stages),
             settings=self.settings,
             conditions=SearchConditions(
                 fit_inputs=len(self.data.fit),
@@ -504,8 +516,8 @@ def start(
             made = Distribution(stage.family, shape, classes, features)
             if made.features:
                 made.mixture.standardise(inputs.features)
-            if stage.recipe.scores and made.is_pattern:
-                made.narrow()  # answers give no direction for it, and the search sets its own spread
+            if made.is_pattern and not stage.family.random_start:
+                made.narrow()  # the worst law is one pattern: spread only blurs its gradients
             return made
         law = _basis(parent).with_floor(stage.family.floor)
         made = grow(law, stage.family, classes, features)
