@@ -70,6 +70,8 @@ class Structure:
     """Whether only images and signals can have it: tables and transformations have no positions."""
     components: Callable[[tuple[int, ...]], int] | None = None
     """Components of its mixture for a shape (C, H, W); None: as many as the settings say."""
+    share: float = 1.0
+    """Calls of its stages, relative to those of others."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the recipe of its searches, by the fields of `Recipe`."""
 
@@ -99,6 +101,7 @@ STRUCTURES = {
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
             components=_count_corners,
+            share=0.5,
             recipe={**_SMOOTH, "rate": 5e-2, "head_rate": 5e-2},
         ),
         Structure(
@@ -115,6 +118,7 @@ STRUCTURES = {
             name=ANY,
             meaning="not restricted: one fixed pattern is allowed",
             threat="calibration errors, dirt on the lens, an attacker",
+            share=1.5,
             sampler="nppr.noise.upsample:make_free",
         ),
     )

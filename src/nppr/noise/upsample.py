@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from nppr.errors import SpecError
 from nppr.noise.family import Family
+from nppr.noise.patterns import Pattern
 from nppr.noise.structures import STRUCTURES, choose_length
 from nppr.system.registry import load_object
 
@@ -234,6 +235,23 @@ class Stationary(Upsampler):
     def scored_parameters(self) -> list[tuple[Tensor, float]]:
         """Return the linear filter; the rest has too many parameters."""
         return [(self.linear.weight, SCORED_SCALE)]
+
+    @torch.no_grad()
+    def tune(self, wave: Pattern, gain: float) -> None:
+        """Make noise of one band: a linear filter of size `gain` that passes this wave."""
+        for each in self.parameters():
+            each.zero_()
+        _, height, width = self.shape
+        sides = self.linear.weight.shape[-2:]
+        y, x = (torch.arange(side) - (side - 1) / 2 for side in sides)
+        y, x = 2 * math.pi * wave.rows / height * y[:, None], 2 * math.pi * wave.columns / width * x
+        parts = (
+            [torch.cos(y) * torch.cos(x)] if wave.product else [torch.cos(y + x), torch.sin(y + x)]
+        )
+        colour = torch.tensor(wave.colour).float()[:, None, None]
+        for channel, part in enumerate(parts):
+            length = part.norm().clamp_min(1e-3)
+            self.linear.weight[:, channel] = gain * colour * part / length
 
     def _convolution(self, inputs: int, outputs: int, side: int) -> nn.Conv2d:
         _, height, width = self.shape

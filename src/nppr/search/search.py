@@ -67,7 +67,14 @@ from nppr.search.selection import (
     find_clean_inputs,
     paired_gain,
 )
-from nppr.search.starts import KnownPoints, scan_box, scan_dictionary
+from nppr.search.starts import (
+    EDGE_GAIN,
+    START_GAIN,
+    KnownPoints,
+    scan_bands,
+    scan_box,
+    scan_dictionary,
+)
 from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.system.records import UNREADABLE, add_prefix, take_prefix, write_record
@@ -250,11 +257,11 @@ class NoiseSearch:
         judge = self._judge()
         before = self._judged(stage, parents, judge)
         alike = [  # a stage cannot grow from noise of another structure
-            (candidate, parent)
-            for candidate, parent in zip(before, parents, strict=False)
+            (candidate.value, number)
+            for number, (candidate, parent) in enumerate(zip(before, parents, strict=False))
             if parent.fitted.family.structure == stage.family.structure
         ]
-        known, parent = min(alike, key=lambda each: each[0].value) if alike else (None, None)
+        parent = parents[min(alike)[1]] if alike else None
         if not self.settings.walks:
             made = start(stage, parent, inputs, self.shape, self.data.classes, seed)
             state = self._fit(stage, made, stage.steps, seed, file(0))
@@ -270,15 +277,15 @@ class NoiseSearch:
             tried.append((self._judge_round(stage, state, judge), state))
         tried.sort(key=lambda each: each[0].value)
         best, state = tried[0]
-        rounds = [best.value]
+        rounds, gain = [best.value], math.inf
         for number, steps in enumerate(stage.rounds[1:], stage.restarts):
-            if known is not None and paired_gain(known, best) < FLAT:
+            if gain < FLAT:
                 break
             own = derive_seed(seed, "fit/round", number, 0) & 0x7FFFFFFF
             last = self._fit(stage, state.distribution, steps, own, file(number))
             candidate = self._judge_round(stage, last, judge)
             rounds.append(candidate.value)
-            known = best
+            gain = paired_gain(best, candidate)
             if candidate.value < best.value:
                 best = candidate
                 state = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
@@ -286,7 +293,7 @@ class NoiseSearch:
             restarts=tuple(each.value for each, _ in tried),
             rounds=tuple(rounds),
             calls=stage.calls_until(len(rounds)),
-            flat=known is not None and paired_gain(known, best) < FLAT,
+            flat=gain < FLAT,
         )
         return self._choose(stage, state, found, parents, before, judge, scanned)
 
@@ -295,8 +302,17 @@ class NoiseSearch:
         return Candidate(stage.name, law, judge.of(law))
 
     def _scanned(self, stage: Stage, made: Distribution, judge: Judge) -> list[Candidate]:
-        """Judge the worst known points, and start a stage there that has no gradients or few numbers."""
+        """Judge the worst known points, and start there if no gradients lead to worse ones."""
         box, family = self.budget.transform is not None, stage.family
+        if family.structure == STATIONARY and not family.dependency.knows:
+            inputs, _ = self.find_inputs()
+            made.to(self.classifier.device)
+            band, calls = scan_bands(self.classifier, inputs, self.budget, made, seed=self.seed)
+            judge.calls += calls
+            law = copy.deepcopy(made)
+            band.tune(law, EDGE_GAIN)
+            band.tune(made, START_GAIN)
+            return [Candidate(f"{stage.name}, known band", law, judge.of(law))]
         fixed = (
             family.structure == ANY and family.upsampler == "none" and self.settings.has_positions
         )

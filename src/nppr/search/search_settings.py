@@ -8,7 +8,9 @@ The stages of the first floor have equal shares of the calls. Nothing here impor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from nppr.errors import SpecError, require_at_most, unknown
@@ -34,7 +36,7 @@ FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
 RESTARTS, ROUNDS = 2, 3
-"""Restarts of a stage that take one round each, and rounds of the best of them."""
+"""Restarts of a stage, and rounds of the best of them, each with twice the steps of the one before."""
 
 FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
@@ -140,7 +142,7 @@ class SearchSettings:
 
     family: Family = field(default_factory=Family)
     floors: tuple[float, ...] = (0.0,)
-    calls: int = 215_040
+    calls: int = 184_320
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
     child_rate: float = 0.6
@@ -275,7 +277,8 @@ class SearchSettings:
     @property
     def needed_calls(self) -> int:
         """Calls with which every stage of the first floor has enough steps."""
-        return len(self.fitted_sets) * FEWEST_STEPS * self.step_calls
+        shares = [STRUCTURES[each.structure].share for each in self.fitted_sets]
+        return round(sum(shares) / min(shares) * FEWEST_STEPS * self.step_calls)
 
     @property
     def is_short(self) -> bool:
@@ -374,14 +377,16 @@ class Stage:
 
     @property
     def rounds(self) -> tuple[int, ...]:
-        """Steps of every round; each restart takes those of the first.
+        """Steps of every round; each restart takes those of the first, and the last takes the rest.
 
         >>> Stage("", Family(), (), Recipe(), steps=100, restarts=2).rounds
-        (25, 25, 25)
+        (12, 24, 52)
         """
-        count = ROUNDS if self.restarts > 1 else 1
-        each = self.steps // (count + self.restarts - 1)
-        return (each,) * (count - 1) + (self.steps - each * (count + self.restarts - 2),)
+        if self.restarts == 1:
+            return (self.steps,)
+        first = self.steps // (self.restarts - 1 + 2**ROUNDS - 1)
+        before = tuple(first * 2**number for number in range(ROUNDS - 1))
+        return (*before, self.steps - (self.restarts - 1) * first - sum(before))
 
     def calls_until(self, rounds: int) -> int:
         """Return the calls of all restarts and of this many rounds of the best."""
@@ -406,6 +411,7 @@ def walk(
         share = (FURTHER_FLOOR if number else 1.0) if settings.walks else 1.0
         fewest = len(order) * (len(order) + 1) // 2 if number else len(order)
         steps = max(fewest, int(settings.calls * share) // settings.step_calls)
+        shares = _shares(steps, order, growing=number > 0)
         for place, each in enumerate(order):
             own = family.with_(dependency=each.rung, structure=each.structure, floor=floor)
             structure = STRUCTURES[each.structure]
@@ -419,7 +425,7 @@ def walk(
                 inner = [replace(each, structure=one.name) for one in structure.path[-2:-1]]
                 parents = [places[one] for one in (*inner, *smaller, each) if one in places]
             places[each] = len(stages)
-            taken = _share(steps, place, len(order), growing=number > 0)
+            taken = shares[place]
             name = each.label + (f", floor {floor:g}" if floor else "")
             first = not any(order[at % len(order)].structure == each.structure for at in parents)
             stages.append(make_stage(settings, name, own, taken, tuple(parents), first=first))
@@ -458,15 +464,17 @@ def make_stage(
     )
 
 
-def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:
-    """Steps of a stage: equal shares, or 1 : 2 : 3 at a further floor, where later stages change more.
+def _shares(steps: int, order: Sequence[AdmissibleSet], *, growing: bool) -> list[int]:
+    """Divide steps among the stages of a floor by the share of their structure.
 
-    >>> [_share(120, place, 3, growing=True) for place in range(3)]
-    [20, 40, 60]
+    At a further floor later stages, which change more, have more.
     """
-    weights = range(1, stages + 1) if growing else [1] * stages
-    ends = [sum(weights[:end]) * steps // sum(weights) for end in (place, place + 1)]
-    return ends[1] - ends[0]
+    weights = [
+        STRUCTURES[each.structure].share * (place if growing else 1)
+        for place, each in enumerate(order, 1)
+    ]
+    ends = [int(sum(weights[:end]) * steps / sum(weights)) for end in range(len(order) + 1)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def restarts_of(steps: int) -> int:

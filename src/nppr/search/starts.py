@@ -7,7 +7,8 @@ noise. Gradients go on from there.
 
 from __future__ import annotations
 
-import math
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,8 +23,10 @@ from nppr.core.tally import Fit, IntArray
 from nppr.models import PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
+from nppr.noise.patterns import Pattern, list_patterns
+from nppr.noise.upsample import Stationary
 from nppr.search.selection import CleanInputs
-from nppr.sources.patterns import scan_patterns
+from nppr.sources.patterns import Drawable, PatternScan, scan_patterns
 from nppr.sources.per_input_noise import latent_points
 
 POINTS_PER_DIMENSION = 65
@@ -33,6 +36,9 @@ INPUTS = 256
 
 DRAWS = 64
 """Draws of stationary noise that are tried as fixed patterns."""
+
+START_GAIN, EDGE_GAIN = 3.0, 10.0
+"""Sizes of the filter of a band at the start of a fit, and at the edge of the budget."""
 
 EDGE_MEAN = 3.0
 """Latent means of a pattern: tanh is 0.995 there."""
@@ -130,6 +136,50 @@ def scan_box(
     return KnownPoints(means.to(device), scores, some.split.labels, scores.numel())
 
 
+@dataclass(frozen=True, eq=False)
+class FixedDraw:
+    """A draw of noise as a pattern."""
+
+    values: Tensor
+
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        """Return its values."""
+        return self.values
+
+    @property
+    def phases(self) -> tuple[FixedDraw]:
+        """Return itself: a draw has no other phase."""
+        return (self,)
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """A draw of stationary noise whose filter is a wave of the dictionary."""
+
+    wave: Pattern
+    noise: Distribution
+    draws: DrawBlock
+    budget: Budget
+
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        """Return the draw."""
+        self.tune(self.noise, START_GAIN)
+        label = torch.zeros(1, dtype=torch.int64, device=self.draws.device)
+        with torch.no_grad():
+            drawn: Tensor = self.noise.exact(self.noise.sees(label), self.draws, self.budget)[0, 0]
+        return drawn
+
+    @property
+    def phases(self) -> tuple[Band]:
+        """Return itself: noise of a band has all phases."""
+        return (self,)
+
+    def tune(self, noise: Distribution, gain: float) -> None:
+        """Set the filter of stationary noise to the wave."""
+        assert isinstance(noise.upsampler, Stationary)
+        noise.upsampler.tune(self.wave, gain)
+
+
 def scan_dictionary(
     classifier: PreparedClassifier,
     inputs: CleanInputs[Fit],
@@ -139,24 +189,52 @@ def scan_dictionary(
     seed: int,
 ) -> KnownPoints:
     """Score the dictionary of patterns, and draws of stationary noise as fixed patterns."""
-    device = classifier.device
-    more: tuple[Tensor, ...] = ()
+    device, known = classifier.device, []
     if stationary is not None:
         draws = DrawBlock(seed, "fit/starts", (0,), 0, DRAWS, device, DRAWS)
         label = torch.zeros(1, dtype=torch.int64, device=device)
-        with torch.inference_mode():
-            more = stationary.exact(stationary.sees(label), draws, budget)[0].clone().unbind()
+        with torch.no_grad():
+            found = stationary.exact(stationary.sees(label), draws, budget)[0]
+        known = [FixedDraw(each) for each in found]
+    shape = stationary.shape if stationary else inputs.batch(np.arange(1), device)[0].shape[1:]
+    scan = _scan(classifier, inputs, budget, [*list_patterns(tuple(shape)), *known], seed)
+    unit = budget.norm.steepest(scan.patterns)
+    unit = unit / unit.flatten(1).square().mean(1).sqrt()[:, None, None, None]
+    return KnownPoints(EDGE_MEAN * unit.flatten(1), scan.scores, scan.labels, scan.calls)
+
+
+def scan_bands(
+    classifier: PreparedClassifier,
+    inputs: CleanInputs[Fit],
+    budget: Budget,
+    noise: Distribution,
+    *,
+    seed: int,
+) -> tuple[Band, int]:
+    """Return the worst band of stationary noise, by a draw of each, and the forward passes."""
+    draws = DrawBlock(seed, "fit/bands", (0,), 0, 1, classifier.device, 1)
+    trial = copy.deepcopy(noise)
+    bands = [Band(wave, trial, draws, budget) for wave in list_patterns(noise.shape)]
+    scan = _scan(classifier, inputs, budget, bands, seed)
+    worst = scan.known[int(scan.scores.mean(1).argmin())]
+    assert isinstance(worst, Band)
+    return worst, scan.calls
+
+
+def _scan(
+    classifier: PreparedClassifier,
+    inputs: CleanInputs[Fit],
+    budget: Budget,
+    known: Sequence[Drawable],
+    seed: int,
+) -> PatternScan:
     with classifier.frozen() as models:
-        scan = scan_patterns(
+        return scan_patterns(
             models.fast,
             inputs.split,
-            partial(inputs.batch, device=device),
+            partial(inputs.batch, device=classifier.device),
             budget,
             seed=seed,
-            more=more,
+            known=known,
             quantise=classifier.quantise,
         )
-    unit = budget.norm.steepest(scan.patterns) * math.sqrt(
-        scan.patterns[0].numel() if budget.norm.name == "l2" else 1
-    )
-    return KnownPoints(EDGE_MEAN * unit.flatten(1), scan.scores, scan.labels, scan.calls)

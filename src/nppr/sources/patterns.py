@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.data import stratified_order
 from nppr.errors import NoFitDataError
-from nppr.noise.patterns import PHASES, Pattern, list_patterns
+from nppr.noise.patterns import PHASES, list_patterns
 from nppr.noise.rungs import Dependency
 from nppr.sources.base import Guidance, Source
 
@@ -39,11 +39,12 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, eq=False)
 class PatternScan:
-    """The worst patterns `(G, C, H, W)`, and the loss of each on every input, `(G, N)`.
+    """The worst patterns `(G, C, H, W)` and where they come from, with scores on every input `(G, N)`.
 
     A score is the probability that the classifier gives the right answer, plus 1 if it answers so.
     """
 
+    known: Sequence[Drawable]
     patterns: Tensor
     scores: Tensor
     labels: IntArray
@@ -59,6 +60,17 @@ class PatternScan:
         return self.patterns[self.scores[:, own].mean(1).argmin()] if len(own) else None
 
 
+class Drawable(Protocol):
+    """A pattern that is drawn when it is needed."""
+
+    def draw(self, shape: tuple[int, ...]) -> Tensor:
+        """Return its values `(C, H, W)`, of any size."""
+
+    @property
+    def phases(self) -> Sequence[Drawable]:
+        """The same pattern at every phase, or itself alone."""
+
+
 Batch = Callable[[IntArray], tuple["Tensor", "Tensor"]]
 
 
@@ -69,11 +81,11 @@ def scan_patterns(
     budget: Budget,
     *,
     seed: int = 0,
-    more: Sequence[Tensor] = (),
+    known: Sequence[Drawable] = (),
     quantise: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PatternScan:
-    """Score the dictionary, and `more` patterns `(C, H, W)`, on inputs in rounds.
+    """Score patterns, by default those of the dictionary, on inputs in rounds.
 
     `batch` gives the images and labels at places of the split, in the order of the classes' shares.
     """
@@ -81,7 +93,7 @@ def scan_patterns(
     labels = split.labels[order]
     x, _ = batch(order[:1])
     shape = tuple(x.shape[1:])
-    known: list[Pattern | Tensor] = [*list_patterns(shape), *more]
+    known = known or list_patterns(shape)
     begun, done = model.calls, 0
     scores = x.new_zeros(0)
     places = np.arange(0)
@@ -105,17 +117,9 @@ def scan_patterns(
                 own = torch.from_numpy(np.flatnonzero(labels[places] == label)).to(scores.device)
                 best += scores[:, own].mean(1).argsort(stable=True)[:KEPT_OF_CLASS].tolist()
         chosen = [known[at] for at in dict.fromkeys(best)]
-        known = chosen if number else [one for each in chosen for one in _phases(each)]
-    drawn = torch.stack([_draw(each, shape, x) for each in known])
-    return PatternScan(drawn, scores, labels[places], model.calls - begun)
-
-
-def _phases(pattern: Pattern | Tensor) -> list[Pattern | Tensor]:
-    return [*pattern.phases] if isinstance(pattern, Pattern) else [pattern]
-
-
-def _draw(pattern: Pattern | Tensor, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return (pattern.draw(shape) if isinstance(pattern, Pattern) else pattern).to(like)
+        known = chosen if number else [one for each in chosen for one in each.phases]
+    drawn = torch.stack([each.draw(shape).to(x) for each in known])
+    return PatternScan(known, drawn, scores, labels[places], model.calls - begun)
 
 
 @torch.no_grad()
@@ -123,13 +127,13 @@ def _score(
     model: FrozenModel,
     images: Tensor,
     answers: Tensor,
-    patterns: Sequence[Pattern | Tensor],
+    patterns: Sequence[Drawable],
     budget: Budget,
     quantise: bool,
 ) -> Tensor:
     """Return the scores `(G, N)` of some patterns."""
     shape = tuple(images.shape[1:])
-    drawn = torch.stack([_draw(each, shape, images) for each in patterns])
+    drawn = torch.stack([each.draw(shape).to(images) for each in patterns])
     delta = budget.radius * budget.norm.steepest(drawn)
     moved = perturbed(images[None], delta[:, None], budget, quantise=quantise).flatten(0, 1)
     logits = torch.cat([model.logits(piece) for piece in moved.split(AT_ONCE)])
