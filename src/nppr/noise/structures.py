@@ -72,6 +72,8 @@ class Structure:
     """Components of its mixture for a shape (C, H, W); None: as many as the settings say."""
     share: float = 1.0
     """Calls of its stages, relative to those of others."""
+    scored_rate: float = 0.0
+    """Step of a search without gradients, if it has a recipe of its own."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the recipe of its searches, by the fields of `Recipe`."""
 
@@ -102,6 +104,7 @@ STRUCTURES = {
             needs_positions=True,
             components=_count_corners,
             share=0.5,
+            scored_rate=0.1,
             recipe={**_SMOOTH, "rate": 5e-2, "head_rate": 5e-2},
         ),
         Structure(
@@ -112,6 +115,7 @@ STRUCTURES = {
             inside=(ANY,),
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
+            scored_rate=0.02,
             recipe={**_SMOOTH, "rate": 3e-3, "head_rate": 3e-3},
         ),
         Structure(

@@ -57,7 +57,7 @@ AUTO, GRADIENTS, SCORES = METHODS = ("auto", "gradients", "scores")
 SCORE_STD = 0.5
 """Distance of the two sides from a mean, in a search without gradients."""
 
-SCORE_INPUTS, SCORE_RATE, SCORE_BOUND = 256, 0.2, 2.0
+SCORE_INPUTS, SCORE_RATE, SCORE_BOUND = 256, 0.1, 2.0
 SCORE_CALLS = 368_640
 """Inputs of a step, its size, the bound of the means and the calls of such a search by default."""
 
@@ -187,14 +187,12 @@ class SearchSettings:
     def by_scores(self, *, box: bool) -> SearchSettings:
         """Return settings that use the classifier's answers alone, without gradients.
 
-        The noise may see the label at most, for what sees features has too many parameters, and lies on
-        a coarse grid unless it is in a box. A call is then a forward pass.
+        The noise may see the label at most, for what sees features has too many parameters. A call is
+        then a forward pass.
         """
         family = self.family.with_(
             dependency=self.family.dependency.without(Known.FEATURES),
-            upsampler="none"
-            if box
-            else ("bicubic" if self.family.upsampler == "none" else self.family.upsampler),
+            upsampler="none" if box else self.family.upsampler,
         )
         rate = BOX_RATE if box else SCORE_RATE
         recipe = replace(
@@ -446,7 +444,11 @@ def make_stage(
     The `first` stage of a search, by default one without parents, is tried more than once, and sees
     fewer inputs in each of more steps if its noise knows nothing. All others move by `child_rate`.
     """
-    own = STRUCTURES[family.structure].recipe
+    structure = STRUCTURES[family.structure]
+    own = dict(structure.recipe)
+    if settings.recipe.scores and own:
+        rate = structure.scored_rate
+        own |= {"inputs": settings.recipe.inputs, "rate": rate, "head_rate": rate}
     recipe = replace(settings.recipe, **own)
     steps = steps * settings.step_calls // (recipe.inputs * recipe.draws)
     if family.floor == 1:
