@@ -311,7 +311,8 @@ class NoiseSearch:
             judge.calls += calls
             law = copy.deepcopy(made)
             band.tune(law, EDGE_GAIN)
-            band.tune(made, START_GAIN)
+            if stage.recipe.scores:  # gradients find worse filters from a random start
+                band.tune(made, START_GAIN)
             return [Candidate(f"{stage.name}, known band", law, judge.of(law))]
         fixed = (
             family.structure == ANY and family.upsampler == "none" and self.settings.has_positions

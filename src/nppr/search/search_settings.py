@@ -36,7 +36,7 @@ FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
 RESTARTS, ROUNDS = 2, 3
-"""Restarts of a stage, and rounds of the best of them, each with twice the steps of the one before."""
+"""Restarts of a stage that take one round each, and rounds of the best of them."""
 
 FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
@@ -142,7 +142,7 @@ class SearchSettings:
 
     family: Family = field(default_factory=Family)
     floors: tuple[float, ...] = (0.0,)
-    calls: int = 184_320
+    calls: int = 215_040
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
     child_rate: float = 0.6
@@ -377,14 +377,12 @@ class Stage:
     def rounds(self) -> tuple[int, ...]:
         """Steps of every round; each restart takes those of the first, and the last takes the rest.
 
-        >>> Stage("", Family(), (), Recipe(), steps=100, restarts=2).rounds
-        (12, 24, 52)
+        >>> Stage("", Family(), (), Recipe(), steps=102, restarts=2).rounds
+        (25, 25, 27)
         """
-        if self.restarts == 1:
-            return (self.steps,)
-        first = self.steps // (self.restarts - 1 + 2**ROUNDS - 1)
-        before = tuple(first * 2**number for number in range(ROUNDS - 1))
-        return (*before, self.steps - (self.restarts - 1) * first - sum(before))
+        count = ROUNDS if self.restarts > 1 else 1
+        each = self.steps // (count + self.restarts - 1)
+        return (each,) * (count - 1) + (self.steps - each * (count + self.restarts - 2),)
 
     def calls_until(self, rounds: int) -> int:
         """Return the calls of all restarts and of this many rounds of the best."""
