@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from nppr.core.tally import Evaluate, Metric, Tally
+from nppr.noise.structures import STRUCTURES
 from nppr.report.model import Rung
 from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
@@ -27,7 +28,7 @@ def make_per_input_noise(
     settings: SearchSettings, learned: Sequence[LearnedNoise]
 ) -> list[PerInputNoise]:
     """Make the rung `per-input` of every floor; it starts at the lowest learned rung there."""
-    if not settings.per_input_calls:
+    if not settings.per_input_calls or all(each.rung.is_fitted for each in settings.sets):
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
     scores = settings.recipe.scores
@@ -91,6 +92,7 @@ def _rung(
         and each.budget == source.budget
         and not source.floor
         and source.dependency.contains(each.sees)
+        and STRUCTURES[source.structure].contains(each.structure)
         and (box or each.metric is Metric.PR or each.sees.is_fitted)
     }
     strongest = min(inside, key=lambda name: inside[name], default=None)

@@ -233,6 +233,7 @@ class NoiseSearch:
 
     def _walk(self, stages: Sequence[Stage], number: int) -> list[tuple[FinishedStage, ...]]:
         """The stages that led to each stage, itself included, for one seed."""
+        self.scans, self.stationary = {}, None
         finished: list[FinishedStage] = []
         found: list[tuple[FinishedStage, ...]] = []
         for stage in stages:
@@ -282,7 +283,7 @@ class NoiseSearch:
             if gain < FLAT:
                 break
             own = derive_seed(seed, "fit/round", number, 0) & 0x7FFFFFFF
-            last = self._fit(stage, state.distribution, steps, own, file(number))
+            last = self._fit(stage, copy.deepcopy(state.distribution), steps, own, file(number))
             candidate = self._judge_round(stage, last, judge)
             rounds.append(candidate.value)
             gain = paired_gain(best, candidate)
@@ -293,7 +294,7 @@ class NoiseSearch:
             restarts=tuple(each.value for each, _ in tried),
             rounds=tuple(rounds),
             calls=stage.calls_until(len(rounds)),
-            flat=gain < FLAT,
+            flat=gain < FLAT or not stage.steps,
         )
         return self._choose(stage, state, found, parents, before, judge, scanned)
 
@@ -339,6 +340,7 @@ class NoiseSearch:
                     stationary=self.stationary,
                     seed=self.seed,
                 )
+        if not family.dependency.knows:  # later stages use it again, also after a resume
             judge.calls += self.scans[floor].calls
         if not (box or stage.recipe.scores):
             made = copy.deepcopy(made)  # gradients find worse patterns from a random start
@@ -347,7 +349,7 @@ class NoiseSearch:
             with torch.no_grad():
                 made.mixture.means.clamp_(-START_BOUND, START_BOUND)
         return [
-            Candidate(f"{stage.name}, {'scan' if box else 'known pattern'}", law, judge.of(law))
+            Candidate(f"{stage.name}, known {'point' if box else 'pattern'}", law, judge.of(law))
         ]
 
     def _fit(
@@ -367,7 +369,10 @@ class NoiseSearch:
             seed=seed,
             pixels=math.prod(self.data.shape),
         )
-        return fit(fitting, state, progress=self.progress, save=file.save if file else None)
+        found = fit(fitting, state, progress=self.progress, save=file.save if file else None)
+        if file:
+            file.save(found, now=True)
+        return found
 
     def _judged(
         self, stage: Stage, parents: Sequence[FinishedStage], judge: Judge
@@ -615,7 +620,8 @@ def _basis(parent: FinishedStage) -> Distribution:
     """Return what a child copies: the fitted mixture, or one component if it sees nothing."""
     if parent.fitted.family.dependency.knows or not parent.fitted.is_pattern:
         return parent.fitted
-    same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
-    if only_component(parent.selected) is not None and same:
-        return parent.selected
+    own = parent.selected
+    same = own.is_pattern and own.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
+    if same and only_component(own) is not None:
+        return own
     return parent.fitted.sharpened(Rule.LARGEST)

@@ -411,7 +411,7 @@ def walk(
         for place, each in enumerate(order):
             own = family.with_(dependency=each.rung, structure=each.structure, floor=floor)
             structure = STRUCTURES[each.structure]
-            if structure.components and settings.walks:
+            if structure.components and settings.per_class and settings.walks and shape:
                 own = own.with_(components=structure.components(shape))
             elif settings.per_class and settings.walks and each.rung.sees_label:
                 own = own.with_(components=max(own.components, patterns))
