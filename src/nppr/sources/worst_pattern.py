@@ -1,7 +1,7 @@
 """The worst fixed pattern of a dictionary, found by forward passes alone.
 
-Waves and checkerboards of all frequencies, phases and colours (`noise/dictionary.py`) are scored on a few
-inputs of the fit split. Those that leave the fewest correct are scored on more inputs, in three rounds.
+Waves and checkerboards of all frequencies, phases and colours (`noise/dictionary.py`) are scored on a
+few inputs of the fit split. The worst of them are scored on more inputs, in three rounds.
 """
 
 from __future__ import annotations
