@@ -108,7 +108,7 @@ def test_scores_do_as_well_as_gradients_in_a_box() -> None:
 
 def test_what_scores_cannot_search_is_lowered() -> None:
     settings = default_settings().by_scores(box=False)
-    assert (settings.family.dependency, settings.family.upsampler) == (Dependency.LABEL, "bicubic")
+    assert (settings.family.dependency, settings.family.upsampler) == (Dependency.LABEL, "none")
     assert settings.step_calls == 2 * settings.recipe.inputs
     lowered = default_settings(Family(Dependency.INPUT)).by_scores(box=True).family
     assert (lowered.dependency, lowered.upsampler) == (Dependency.INDEPENDENT, "none")
