@@ -119,8 +119,8 @@ def test_what_scores_cannot_search_is_lowered() -> None:
 
 @pytest.mark.slow
 def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
-    """A chessboard of weights: its worst noise has the full resolution, which no coarse grid has."""
-    board = 2.0 * (torch.arange(8)[:, None] + torch.arange(8)).remainder(2) - 1
+    """Random weights: the dictionary does not hold the worst noise, and answers hardly lead to it."""
+    board = torch.randn(8, 8, generator=torch.Generator().manual_seed(1)).sign()
 
     def silent(images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():

@@ -70,7 +70,7 @@ class Structure:
     """Whether only images and signals can have it: tables and transformations have no positions."""
     components: Callable[[tuple[int, ...]], int] | None = None
     """Components of its mixture for a shape (C, H, W); None: as many as the settings say."""
-    share: float = 1.0
+    share: int = 10
     """Calls of its stages, relative to those of others."""
     scored_rate: float = 0.0
     """Step of a search without gradients, if it has a recipe of its own."""
@@ -103,7 +103,7 @@ STRUCTURES = {
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
             components=_count_corners,
-            share=0.2,
+            share=2,
             scored_rate=0.1,
             recipe={**_SMOOTH, "rate": 5e-2, "head_rate": 5e-2},
         ),
@@ -115,7 +115,7 @@ STRUCTURES = {
             inside=(ANY,),
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
-            share=0.5,
+            share=5,
             scored_rate=0.02,
             recipe={**_SMOOTH, "rate": 1e-2, "head_rate": 1e-2},
         ),

@@ -29,7 +29,7 @@ from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
 from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Rule
+from nppr.noise.family import Family, Rule
 from nppr.noise.structures import ANY, STATIONARY
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.search.fitting import (
@@ -284,8 +284,7 @@ class NoiseSearch:
             if number >= stage.restarts - 1:
                 known = self._find_known(stage, made.to(self.classifier.device))
             state = self._fit(stage, made, steps, own, file(number))
-            law = state.distribution.at_largest()
-            candidate = Candidate(stage.name, law, judge.of(law))
+            candidate = self._judge_round(stage, state, judge)
             values.append(candidate.value)
             if chosen and number >= stage.restarts:
                 gain = paired_gain(chosen[0], candidate)
@@ -305,6 +304,13 @@ class NoiseSearch:
             judge.calls += self._scan_calls(stage)
         return self._choose(stage, chosen[1], curve, parents, before, judge, best_known)
 
+    def _judge_round(self, stage: Stage, state: FitState, judge: Judge) -> Candidate:
+        law = state.distribution.at_largest()
+        return Candidate(stage.name, law, judge.of(law))
+
+    def _starts_at_band(self, family: Family) -> bool:
+        return not family.dependency.knows and family.floor == self.settings.floors[0]
+
     def _scan_calls(self, stage: Stage) -> int:
         """Return the passes of a scan; stages that use it again, also after a resume, cost none."""
         if stage.family.dependency.knows:
@@ -322,7 +328,7 @@ class NoiseSearch:
         """
         box, family = self.budget.transform is not None, stage.family
         inputs, _ = self.find_inputs()
-        if family.structure == STATIONARY and not family.dependency.knows:
+        if family.structure == STATIONARY and self._starts_at_band(family):
             if self.band is None:
                 self.band = scan_bands(self.classifier, inputs, self.budget, made, seed=self.seed)
             law = copy.deepcopy(made)

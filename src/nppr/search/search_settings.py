@@ -38,7 +38,7 @@ FEWEST_PER_INPUT = 5
 RESTARTS, ROUNDS = 2, 3
 """Restarts of a stage, and its rounds, each with twice the steps of the one before."""
 
-FIRST_SHARE = 2.0
+FIRST_SHARE = 2
 """Calls of a stage that sees nothing over those of others, which start from it."""
 
 FIRST_STEP_INPUTS = 64
@@ -475,8 +475,8 @@ def make_stage(
     )
 
 
-def _share_of(each: AdmissibleSet) -> float:
-    return STRUCTURES[each.structure].share * (1.0 if each.rung.knows else FIRST_SHARE)
+def _share_of(each: AdmissibleSet) -> int:
+    return STRUCTURES[each.structure].share * (1 if each.rung.knows else FIRST_SHARE)
 
 
 def _shares(steps: int, order: Sequence[AdmissibleSet], *, growing: bool) -> list[int]:
@@ -485,7 +485,7 @@ def _shares(steps: int, order: Sequence[AdmissibleSet], *, growing: bool) -> lis
     At a further floor later stages, which change more, have more.
     """
     weights = [_share_of(each) * (place if growing else 1) for place, each in enumerate(order, 1)]
-    ends = [int(sum(weights[:end]) * steps / sum(weights)) for end in range(len(order) + 1)]
+    ends = [sum(weights[:end]) * steps // sum(weights) for end in range(len(order) + 1)]
     return [end - start for start, end in pairwise(ends)]
 
 
