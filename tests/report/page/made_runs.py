@@ -48,6 +48,7 @@ from nppr.search.search_record import (
     DistributionRecord,
     ReferenceChoice,
     SearchConditions,
+    SearchCurve,
     SearchRecord,
     StageRecord,
 )
@@ -231,8 +232,11 @@ def with_ladder(report: Report) -> Report:
             rungs.append(
                 Rung(
                     name=name, dependency=rung, floor=floor, value=moved[0].value or 0.0,
-                    calls=20 if own_input else 2560, half=0.5, full=0.4,
-                    restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                    calls=20 if own_input else 2560,
+                    curve=SearchCurve(
+                        restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                        rounds=(0.5, 0.4), calls=20 if own_input else 2560, flat=False,
+                    ),
                     fit=None if own_input else 0.3, select_inputs=100,
                     strongest=None if floor else "gaussian",
                     strongest_value=None if floor else 0.85,
