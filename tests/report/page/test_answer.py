@@ -54,14 +54,17 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure.method == "betting"
     text = words(report)
     assert "Of the inputs on which it is correct without noise, this classifier" in text
-    assert f"its class by a rule (nppr:joint) on {at_most(row, sure)}." in text
+    assert (
+        f"its class by a rule (nppr:joint, of any structure, even one fixed pattern) on {at_most(row, sure)}."
+        in text
+    )
     assert "only the upper end of the interval applies to the worst noise too" in text
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text
     assert at_most(row, sure) in run_text(report)
     [lane] = [lane for lane in lanes_of(report) if lane.row is row]
     assert lane.interval is sure
-    assert f"{at_most(row, sure, '')}joint, rho 0" in words(report, "ladder")
+    assert f"{at_most(row, sure, '')}joint, any" in words(report, "ladder")
     assert "the guaranteed one is shown (betting)" in words(report, "ladder")
 
 
@@ -164,7 +167,7 @@ def test_lanes_go_down_the_ladder() -> None:
     assert [lane.row.is_lower_bound for lane in lanes] == [False] * 5 + [True] * 2
     assert lanes[4].row.source == "merged"
     whole = [lane.what for lane in lanes_of(with_ladder(made_report()[0])) if lane.name == "NPPR"]
-    assert whole == [f"{rung.value}, rho {floor}" for rung in RUNGS for floor in ("0", "0.5")]
+    assert whole == [f"{rung.value}, any{floor}" for rung in RUNGS for floor in ("", ", rho 0.5")]
 
 
 def test_of_many_floors_the_lanes_show_the_ends() -> None:
