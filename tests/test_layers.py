@@ -45,6 +45,7 @@ READABLE = (
 TRAINING = {"train/training_settings.py", "settings.py"}
 OTHER_MEANINGS = {
     "uniform": {"noise/family.py", "cli/commands.py"},
+    "patterns": {"report/bounds_table.py", "core/nouns.py"},
     **dict.fromkeys(("gaussian", "pgd"), TRAINING),
     **{
         name: {"core/transform_parameters.py", "core/transformations.py"}
@@ -52,9 +53,9 @@ OTHER_MEANINGS = {
     },
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
-"""Names of sources outside `sources/`: the noise of the floor and the default of two options, methods
-of training, parameters of transformations, and two that are names of metrics too, which may occur
-anywhere.
+"""Names of sources outside `sources/`: the noise of the floor and the default of two options, the
+patterns of a bound, methods of training, parameters of transformations, and two that are names of
+metrics too, which may occur anywhere.
 """
 
 MODULES = {

@@ -188,7 +188,7 @@ def test_of_several_rungs_the_widest_is_certified(
     given = f"--source nppr --distribution {folder} --at-least 0.2"
     assert certificate(given, capsys)[1]["source"] == "nppr:label"
     run([*CERTIFY, *given.split()])
-    assert "nppr:label: the widest set of 4 learned noises is used" in capsys.readouterr().err
+    assert "nppr:label: the widest set of 12 learned noises is used" in capsys.readouterr().err
     file = folder / "distributions" / "nppr_independent_floor=0.5.safetensors"
     _, found = certificate(f"--source nppr --distribution {file} --at-least 0.2", capsys)
     assert found["source"] == "nppr:independent:floor=0.5"

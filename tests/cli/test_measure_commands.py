@@ -34,6 +34,17 @@ ASSESS = ["assess", *QUICK, "--sources", "uniform,pgd:steps=2"]
 FIT = ["--components", "2", "--fit-calls", "600", "--fit-inputs", "64", "--select-inputs", "20"]
 
 
+CELLS = [
+    *(
+        f"nppr:{rung}:{structure}"
+        for structure in ("white", "stationary")
+        for rung in ("independent", "label")
+    ),
+    "nppr:independent", "nppr:label", "nppr:joint",
+]  # fmt: skip
+"""The cells of fitted noise of images, in the order of rows."""
+
+
 def rows_of(folder: str | Path) -> list[Number]:
     return list(nppr.read_report(Path(folder, "report.json")).numbers)
 
@@ -199,9 +210,8 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
         run(["evaluate", *one, *QUICK, "--sources", "uniform", "--eps", "0.6", "--out", "b"]) == 0
     )
     near, far = values_of("a"), values_of("b")
-    rungs = [f"nppr:{rung}" for rung in ("independent", "label", "joint")]
     alone = [row.name for row in rows_of("a") if not row.with_references]
-    assert list(dict.fromkeys(alone)) == ["clean", *rungs, *(f"{each}:floor=0.5" for each in rungs)]
+    assert list(dict.fromkeys(alone)) == ["clean", *CELLS, *(f"{each}:floor=0.5" for each in CELLS)]
     compared = {
         (row.learned.rung, row.learned.floor)
         for row in rows_of("a")
@@ -217,11 +227,13 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
 
 def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", *FIT, "--dependency", "independent", "--floor", "0", "--out", "f"]) == 0
-    first, *_, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("nppr:independent: chosen: ")
+    *found, _, last = capsys.readouterr().out.splitlines()
+    cells = [name for name in CELLS if "independent" in name]
+    for line, name in zip(found, cells, strict=True):
+        assert line.startswith(f"{name}: chosen: ")
     assert last == "f/distributions"
-    (file,) = Path("f/distributions").iterdir()
-    assert file.name == "nppr_independent.safetensors"
+    files = {file.name for file in Path("f/distributions").iterdir()}
+    assert files == {f"{name.replace(':', '_')}.safetensors" for name in cells}
 
 
 def test_draws_follow_from_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,7 +539,7 @@ def test_a_killed_search_resumes_to_the_same_bytes() -> None:
     assert run([*words, "killed", "--resume"]) == 0
     assert run([*words, "whole"]) == 0
     files = [path.name for path in Path("whole/distributions").iterdir()]
-    assert len(files) == 3
+    assert len(files) == len(CELLS)
     for name in files:
         killed, whole = (Path(place, "distributions", name) for place in ("killed", "whole"))
         assert killed.read_bytes() == whole.read_bytes()

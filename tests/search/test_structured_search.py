@@ -128,6 +128,15 @@ def test_a_larger_cell_is_never_above_a_smaller_one(case: Case, seed: int, seeds
         assert after <= before + 1e-12
 
 
+def test_the_widest_cell_comes_first() -> None:
+    """Commands that take one of several noises take the widest: the last that a search goes to."""
+    by_width = sorted(searched(CASES[0]), key=lambda each: each.width)
+    assert by_width[0].source.name == "nppr:label"
+    places = {each.source.name: number for number, each in enumerate(by_width)}
+    for name in ("nppr:independent", "nppr:label"):
+        assert places[name] < places[f"{name}:stationary"] < places[f"{name}:white"]
+
+
 def counted(source: LearnedNoise, case: Case, micro_batch: int) -> IntArray:
     return measure(source.source, case.prepare(micro_batch), case.data.evaluate, draws=17).correct
 
@@ -278,6 +287,20 @@ def test_the_strongest_rival_of_a_cell_lies_in_its_set() -> None:
     assert {strongest[name] for name in NAMES[4:]} <= {*noises, "patterns", "universal:calls=320"}
     flagged = {each.source for each in assessed().flags if each.id == "search-behind"}
     assert not flagged & set(NAMES[:4])
+
+
+@pytest.mark.parametrize("structure", ["white", "stationary"])
+def test_a_search_of_one_structure_has_a_row_for_each_of_its_sets(structure: str) -> None:
+    own = default_settings(Family(Dependency.LABEL, structure=structure), calls=512, inputs=32)
+    case = CASES[0]
+    report = nppr.assess(
+        case.model, case.data, budget=case.budget, sources="nppr", search=own,
+        measure=Measure(draws=8),
+    )  # fmt: skip
+    names = [each.name_noise() for each in own.sets]
+    assert names == NAMES[: 2 if structure == "white" else 4]
+    assert [rung.name for rung in report.ladder] == names
+    assert [row.error for row in report.numbers if row.error] == []
 
 
 def test_every_structure_is_tested() -> None:
