@@ -99,6 +99,12 @@ def ladder_table(report: ReportRecord) -> Table:
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
     places = places_of(steps)
     law = report.budget.nouns.noise
+    restricted = any(structure != ANY for _, structure in places)
+    made = " (rows) and what it is made of (columns)" if restricted else ""
+
+    def head(place: Place) -> Column:
+        plain = f"rho {place[0]:g}" if place[0] else "correct"
+        return Column(name_place(place), name_place(place) if restricted else plain, number=True)
 
     def cell(row: Number | None) -> Cell:
         if row is None or row.value is None:
@@ -109,12 +115,12 @@ def ladder_table(report: ReportRecord) -> Table:
         return Cell(row.value, text, strong=row is quoted, parts=parts)
 
     return Table(
-        f"The ladder: % correct, by what the {law} knows (rows) and what it is made of (columns);"
+        f"The ladder: % correct, by what the {law} knows{made};"
         f" each with {100 * report.settings.measure.confidence:g} % confidence on its own,"
         f" in brackets the value observed under the {law} found",
         (
             Column("rung", f"the {law} knows"),
-            *(Column(name_place(each), name_place(each), number=True) for each in places),
+            *map(head, places),
         ),
         tuple(
             (Cell(each.rung or each.name, each.name), *map(cell, map(each.numbers.get, places)))
@@ -276,6 +282,7 @@ SEARCH_WORDS = {
     "rho": "{nouns.floor_briefly}",
     "rounds": "on the select split after each round; per-input: half and all calls",
     "end": "flat: the last round gained < 1 point; maximum: no calls are left",
+    "calls": "of this search and of those that it started from",
     "spread": "between searches with other random numbers; - for a single search",
     "fit": "observed on the fit split in the last steps",
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
