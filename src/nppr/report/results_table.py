@@ -365,10 +365,10 @@ def spectrum_table(report: ReportRecord) -> Table:
     )
     numbers = Numbers(report)
     rows = []
-    widest = max((made.dependency.depth for made in report.distributions), default=0)
+    widest = max((made.admissible.place[1:] for made in report.distributions), default=None)
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
-        if row is not None and made.fit_seed is None and made.dependency.depth == widest:
+        if row is not None and made.fit_seed is None and made.admissible.place[1:] == widest:
             std, most = made.diagnostics.realised_std, row.shown.high if row.shown else None
             rows.append(
                 (
