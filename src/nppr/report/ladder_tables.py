@@ -17,7 +17,6 @@ from nppr.report.number import Number
 from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import at_least_line, stated_bound
 from nppr.report.tables import EMPTY, Cell, Column, Table
-from nppr.source_names import OWN_SOURCES
 
 AT_LEAST = "at least"
 
@@ -52,7 +51,7 @@ def steps_of(report: ReportRecord) -> list[Step]:
     if not learned:
         return []
     least, nouns = min(admissible.floor for admissible, _ in learned), report.budget.nouns
-    kinds = {each.name: each.kind for each in report.settings.sources}
+    references = {each.name for each in report.settings.sources if each.reference}
 
     def end(metric: Metric, row: Number | None, structure: str = ANY) -> list[Step]:
         threat = _ENDS[metric].format(nouns=nouns)
@@ -61,9 +60,8 @@ def steps_of(report: ReportRecord) -> list[Step]:
         )
 
     known = next((row for row in rows if row.is_fixed), None)
-    declared = OWN_SOURCES.get(kinds.get(known.source, known.source)) if known else None
     has_white = any(admissible.structure == WHITE for admissible, _ in learned)
-    white = has_white and declared is not None and declared.is_reference
+    white = has_white and known is not None and known.source in references
     steps = []
     for rung in sorted({admissible.rung for admissible, _ in learned}, key=lambda each: each.depth):
         same = [pair for pair in learned if pair[0].rung is rung]

@@ -96,6 +96,8 @@ class SourceRecord(Record):
     options: dict[str, bool | int | float | str]
     fixed: bool = False
     """Noise that sees neither input nor classifier."""
+    reference: bool = False
+    """Noise that learned noise is compared with: all values are independent and have the same law."""
     fitted: bool = False
     """It was fitted on the fit split before it was measured."""
 

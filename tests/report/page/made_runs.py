@@ -305,7 +305,14 @@ def _report(
     others = [row for row in rows if row.metric in (Metric.PR, Metric.AR, Metric.NPPR)]
     smaller = tuple(row.with_subject(radius=2 / 255) for row in others)
     sources = [
-        SourceRecord(name=name, kind=name, metric=Metric.PR, options={"scale": 1.0}, fixed=True)
+        SourceRecord(
+            name=name,
+            kind=name,
+            metric=Metric.PR,
+            options={"scale": 1.0},
+            fixed=True,
+            reference=True,
+        )
         for name in NOISE
     ]
     options: dict[str, bool | int | float | str] = {"ratio": "1+10", "reference": "laplace"}
