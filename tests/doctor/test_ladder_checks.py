@@ -93,7 +93,11 @@ def test_a_search_that_is_not_flat_at_its_maximum_is_still_falling() -> None:
 
 
 def test_the_rung_per_input_names_the_inputs_of_its_values() -> None:
-    own = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT, "select_inputs": 30}
+    own: dict[str, Any] = {
+        "name": "nppr:per-input",
+        "dependency": Dependency.PER_INPUT,
+        "select_inputs": 30,
+    }
     (found,) = checked(None, curve=curve(0.5, 0.5, rounds=(0.6, 0.5), flat=False), **own)
     expected = (
         "60.0 % with half of the calls and 50.0 % at the maximum of 26,880 calls, on 30 inputs"

@@ -23,6 +23,7 @@ from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
 from nppr.noise.structures import ANY, STATIONARY, WHITE
+from nppr.noise.upsample import Stationary
 from nppr.report.evidence import Evidence, NoiseDraws, NoiseLook, Worst
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import _describe_components, collect_draws, collect_evidence
@@ -173,7 +174,7 @@ def looks_of(
         torch.manual_seed(0)
         family = Family(Dependency.INDEPENDENT, structure=structure, correlation_length=3)
         made = Distribution(family, case.shape, case.data.classes, FEATURES)
-        if structure == STATIONARY:
+        if isinstance(made.upsampler, Stationary):
             nn.init.constant_(made.upsampler.linear.weight, 1.0)  # a mean over neighbours
         learned.append(learned_noise(made, case.budget))
     found = case.collected([Gaussian(case.budget)], learned, micro_batch=micro_batch)
