@@ -187,7 +187,7 @@ def looks_of(
 def test_looks_show_samples_spectra_and_values(shape: tuple[int, int, int], norm: str) -> None:
     budget = Budget.linf(0.2) if norm == "linf" else Budget.l2(1.0)
     case = made(shape=shape, budget=budget)
-    gaussian, white, stationary, free = looks = looks_of(case)
+    gaussian, white, stationary, _free = looks = looks_of(case)
     assert [each.source for each in looks] == [
         "gaussian", "nppr:independent:white", "nppr:independent:stationary", "nppr:independent"
     ]  # fmt: skip
