@@ -58,8 +58,10 @@ class Structure:
     name: str
     meaning: str
     """The words that follow "the noise is"."""
-    threat: str
-    """Examples of such noise in practice."""
+    example: str
+    """A sentence with an everyday example."""
+    epithet: str
+    """Names the worst noise found that knows nothing of the input."""
     sampler: str
     """`module:function` that makes an `Upsampler` of a family and a shape (C, H, W)."""
     inside: tuple[str, ...] = ()
@@ -97,7 +99,8 @@ STRUCTURES = {
         Structure(
             name=WHITE,
             meaning="independent at every pixel, with one law for all pixels",
-            threat="sensor noise: read noise, shot noise, hot pixels",
+            example="every pixel varies on its own, like sensor noise",
+            epithet="worst white noise",
             sampler="nppr.noise.upsample:White",
             inside=(STATIONARY, ANY),
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
@@ -110,7 +113,8 @@ STRUCTURES = {
         Structure(
             name=STATIONARY,
             meaning="alike at every position, and independent beyond the correlation length",
-            threat="interference, compression, vibration, banding",
+            example="a texture without a fixed place, like interference, compression or banding",
+            epithet="worst stationary noise",
             sampler="nppr.noise.upsample:Stationary",
             inside=(ANY,),
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
@@ -121,9 +125,17 @@ STRUCTURES = {
         ),
         Structure(
             name=ANY,
-            meaning="not restricted: one fixed pattern is allowed",
-            threat="calibration errors, dirt on the lens, an attacker",
+            meaning="of any structure, even one fixed pattern",
+            example="one fixed pattern is allowed, like dirt on the lens",
+            epithet="worst fixed pattern",
             sampler="nppr.noise.upsample:make_free",
         ),
     )
 }
+
+WITHOUT_INPUT = (
+    "White and stationary noise that knows more than the class has no cells, because knowing the input"
+    " gained nothing in the searches tried. On resnet20, one 1x1 filter for all inputs left 58.2 %, and"
+    " one for each input 58.4 %. With 3x3 filters, 37.1 % and 37.7 % were left."
+)
+"""Explains the empty cells of a ladder."""

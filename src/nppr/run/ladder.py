@@ -12,6 +12,7 @@ from nppr.noise.structures import STRUCTURES
 from nppr.report.model import Rung
 from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search_record import SearchCurve
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.base import PASSES_PER_CALL
@@ -22,6 +23,9 @@ CHECKED_INPUTS = 100
 """Inputs on which the rung `per-input` is searched for again: with fewer calls, with another seed."""
 
 SAME_PATTERN_DRAWS = 16
+
+PER_INPUT_FALL = 0.05
+"""Gain of the second half of the calls of the rung `per-input` that suggests a similar further gain."""
 
 
 def make_per_input_noise(
@@ -51,9 +55,7 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
             if other.source.name in run.tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
-            "half": last.curve.rounds[-2] if last.curve and len(last.curve.rounds) > 1 else None,
-            "full": last.curve.rounds[-1] if last.curve else None,
-            "restarts": last.curve.restarts if last.curve else (),
+            "curve": last.curve,
             "fit": float(np.mean(steps)) if steps else None,
             "select_inputs": last.select_inputs,
         }
@@ -81,7 +83,8 @@ def _rung(
     """Describe a rung: its value, and the strongest other source that its set contains.
 
     Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
-    come close to single parameters.
+    come close to single parameters. The reference noises are white; all other sources may have any
+    structure.
     """
     assert source.dependency is not None
     box = source.budget is not None and source.budget.transform is not None
@@ -99,6 +102,7 @@ def _rung(
     return Rung(
         name=source.name,
         dependency=source.dependency,
+        structure=source.structure,
         floor=source.floor or 0.0,
         value=_value(tallies[source.name]),
         calls=calls,
@@ -156,8 +160,11 @@ def _check(run: AssessmentRun, noise: PerInputNoise) -> dict[str, object]:
     full = float(run.tallies[noise.name].rates[: len(among)][among].mean())
     half, again = (_value(run.tally(each)) for each in planned)
     return {
-        "half": half,
-        "full": full,
-        "restarts": (full, again),
+        "curve": SearchCurve(
+            restarts=(full, again),
+            rounds=(half, full),
+            calls=noise.calls,
+            flat=half - full <= PER_INPUT_FALL,
+        ),
         "select_inputs": int(among.sum()),
     }
