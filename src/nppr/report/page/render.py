@@ -11,6 +11,7 @@ from nppr.core.tally import Claim, Metric
 from nppr.report.brackets import quoted_bracket
 from nppr.report.evidence import Evidence
 from nppr.report.findings import not_followed, table_rows
+from nppr.report.measured_noise import describe_samples
 from nppr.report.model import ReportRecord
 from nppr.report.number import MergedSubject, Number
 from nppr.report.page.answer import answer, citation, ladder_section
@@ -35,6 +36,7 @@ SECTIONS = {
     "ladder": "The ladder",
     "admissible": "The admissible set",
     "comparison": "Comparison of all sources",
+    "samples": "The noise of your frames",
     "classes": "By class",
     "worst": "The worst inputs",
     "learned": "The learned distribution",
@@ -67,6 +69,7 @@ def render(
         "ladder": ladder_section(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
+        "samples": rendered("samples.html.j2", lines=describe_samples(report)),
         "classes": by_class(report, per_input) + by_slice(report),
         "worst": worst_inputs(report, evidence, per_input),
         "learned": learned_noise(report, numbers, others),
