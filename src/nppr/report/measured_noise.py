@@ -33,8 +33,8 @@ def describe_samples(report: ReportRecord) -> list[str]:
     stds = ", ".join(map(unit, found.std)) + " by channel" * (len(found.std) > 1)
     quantiles = ", ".join(f"{unit(value)} ({100 * share:g} %)" for share, value in found.quantiles)
     removed = (
-        f"The mean of the frames has standard deviation {unit(found.pattern_std)} over the positions. It"
-        " is removed: it is the scene or a fixed pattern of the sensor. The noise of the column"
+        f"The mean of the frames has standard deviation {unit(found.pattern_std)} over the positions."
+        " It is removed: it is the scene or a fixed pattern of the sensor. The noise of the column"
         f" {ANY} may include a fixed pattern."
     )
     lines = [
@@ -56,7 +56,7 @@ def describe_samples(report: ReportRecord) -> list[str]:
         lines.append(f"Correlation between channels: {'; '.join(pairs)}.")
     level = f"{100 * found.confidence:g} %"
     lines.append(
-        f"All intervals of correlations hold together, approximately, with {level} confidence."
+        f"The intervals of all correlations hold together, approximately, with {level} confidence."
     )
     lines.append(_describe_positions(found))
     if found.consecutive > DEPENDENT:
@@ -92,8 +92,8 @@ def _suggest_radius(
     if report.budget.norm == "l2":
         longest = found.longest * math.sqrt(math.prod(report.data.shape))
         return (
-            f"Suggested radius: --eps {_up(longest)}. The largest noise of {found.frames} frames, scaled"
-            f" to the size of an input, has l2 length {longest:.3g}."
+            f"Suggested radius: --eps {_up(longest)}. The largest noise of {found.frames} frames,"
+            f" scaled to the size of an input, has l2 length {longest:.3g}."
         )
     return (
         f"Suggested radius: --eps {_up(found.inside)}. {100 * INSIDE:g} % of the absolute values are at"
@@ -106,12 +106,11 @@ def _describe_positions(found: FrameStatistics) -> str:
     """State the test of equal variances at all positions."""
     blocks = f"Variances of blocks differ by a factor of up to {found.block_ratio:.2f}."
     if found.frames < FEWEST_TESTED:
-        return f"{blocks} Fewer than {FEWEST_TESTED} frames cannot show whether that is more than chance."
-    verb = "does not differ" if found.is_stationary else "differs"
-    return (
-        f"The variance {verb} between positions beyond chance (p = {found.position_p:.3f}, level"
-        f" {100 * LEVEL:g} %). {blocks}"
-    )
+        return f"{blocks} Fewer than {FEWEST_TESTED} frames cannot show whether that is chance."
+    test = f"(p = {found.position_p:.3g}, level {100 * LEVEL:g} %)"
+    if found.is_stationary:
+        return f"The variance shows no difference between positions beyond chance {test}. {blocks}"
+    return f"The variance differs between positions {test}. {blocks}"
 
 
 def _describe_draws(report: ReportRecord, found: FrameStatistics) -> str:
