@@ -20,7 +20,7 @@ from nppr.data.noise_frames import read_noise_frames
 from nppr.errors import BudgetError
 from nppr.noise.rungs import Dependency
 from nppr.noise.structures import has_positions
-from nppr.source_names import Option
+from nppr.source_names import NOISE_SAMPLES, Option
 from nppr.sources.base import Source
 from nppr.statistics.frame_statistics import FrameStatistics, describe_frames
 
@@ -35,7 +35,7 @@ class NoiseSamples(Source):
     It has a budget if all frames stay inside, and else none, as a corruption.
     """
 
-    kind = "noise-samples"
+    kind = NOISE_SAMPLES
     sees = Dependency.INDEPENDENT
     has_budget = False
     transforms = False
