@@ -26,7 +26,7 @@ def data_of(side: int) -> Data:
 
 
 def frames_of(side: int, scale: float = 0.05) -> NDArray[np.float64]:
-    return 0.5 + scale * RNG.uniform(-1, 1, size=(12, side, side))
+    return 0.5 + scale * np.random.default_rng(side).uniform(-1, 1, size=(12, side, side))
 
 
 def drawn(source: NoiseSamples, side: int, inputs: int = 40) -> torch.Tensor:
@@ -112,3 +112,25 @@ def test_with_other_radii_it_has_no_budget() -> None:
     assert row is not None
     assert row.radius is None
     assert {each.name for each in report.other_radii} == {"uniform"}
+    assert "has no budget, because it is the same at all radii" in " ".join(report.table().split())
+
+
+def test_noise_outside_the_budget_takes_no_part_in_the_merged_attack() -> None:
+    frames = frames_of(8, 0.45).round()  # black or white pixels
+    measure = Measure(inputs=40, draws=16, noise_samples=frames)
+    report = assess(sources="pgd:steps=2,uniform", measure=measure)
+    text = " ".join(report.table().split())
+    assert "It leaves the budget, is not clipped to it" in text
+    noise, merged = (
+        report.headline(name, metric)
+        for name, metric in (("noise-samples", Metric.PR), ("merged", Metric.AR))
+    )
+    assert noise is not None
+    assert merged is not None
+    assert noise.value is not None
+    assert merged.value is not None
+    assert noise.value < merged.value
+    assert noise.radius is None
+    assert not [
+        each for each in report.flags if each.source == "noise-samples" and each.id == "masking"
+    ]

@@ -122,9 +122,12 @@ def _describe_draws(report: ReportRecord, found: FrameStatistics) -> str:
         "repeated from random starts": any(map(int.__lt__, frame, image)),
     }
     how = "".join(f", {each}" for each, used in ways.items() if used)
-    where = (
-        "stays in the budget" if row and row.radius else "has no budget and is not clipped to one"
-    )
+    if row is not None and row.radius is not None:
+        where = "stays in the budget"
+    elif report.settings.measure.radii:
+        where = "has no budget, because it is the same at all radii"
+    else:
+        where = "leaves the budget, is not clipped to it and counts as noise without a budget"
     return (
         f"The source {NAME} draws whole frames with replacement{how}. It {where}. Its PR is for these"
         f" {found.frames} frames: other frames of the sensor are not in its interval."
@@ -134,7 +137,7 @@ def _describe_draws(report: ReportRecord, found: FrameStatistics) -> str:
 def _with_ends(each: Correlation) -> str:
     """Return a correlation with its interval, rounded outwards."""
     low, high = math.floor(100 * each.low) / 100, math.ceil(100 * each.high) / 100
-    return f"{each.value:.2f} ({low:.2f} to {high:.2f})"
+    return f"{round(each.value, 2) + 0.0:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _in_255(value: float) -> str:

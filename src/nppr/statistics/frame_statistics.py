@@ -6,7 +6,8 @@ taken to be independent of each other; positions inside a frame are not.
 
 **Autocorrelation.** With a_f(h) the mean of e(x) e(x + h) over the positions of frame f, channels
 scaled to variance 1, `rho(h) = mean_f a_f(h) / mean_f a_f(0)`. Its standard error comes from
-`a_f(h) - rho(h) a_f(0)` over the frames, its interval from Student's t with N - 1 degrees of freedom.
+`a_f(h) - rho(h) a_f(0)` over the frames, and is at least that of white noise, 1 / sqrt(N P_h) with P_h
+products per frame. The interval is that of Student's t with N - 1 degrees of freedom.
 With Bonferroni's correction all lags, directions and pairs of channels hold together, approximately:
 `python benchmarks/noise_samples.py` measures the coverage.
 
@@ -20,7 +21,7 @@ over blocks, which finds slow changes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -95,7 +96,7 @@ class FrameStatistics:
     channels: tuple[Correlation, ...]
     """Between channels at the same position."""
     confidence: float
-    """Of all correlations together."""
+    """Confidence of all intervals together."""
     block_ratio: float
     """Largest over smallest variance of the blocks of a frame."""
     position_p: float
@@ -140,7 +141,7 @@ def describe_frames(
     pairs = [(a, b) for a in range(channels) for b in range(a + 1, channels)]
     lags = list(_list_lags(noise.shape[2:]))
     error = (1 - confidence) / (len(lags) + len(pairs) or 1)
-    power = np.array([_product(each, 0, 0) for each in scaled])
+    power = np.array([np.mean(_multiply(each, 0, 0), dtype=np.float64) for each in scaled])
     size = np.abs(noise).ravel()
     rank = math.ceil(INSIDE * size.size) - 1
     inside = float(np.partition(size, rank)[rank])
@@ -159,16 +160,14 @@ def describe_frames(
         quantiles=tuple(zip(QUANTILES, np.quantile(noise, QUANTILES).tolist(), strict=True)),
         longest=float(np.sqrt(np.square(noise).mean((1, 2, 3)).max())),
         autocorrelation=tuple(
-            _correlate(
-                name, lag, np.array([_product(each, *step) for each in scaled]), power, error
-            )
+            _correlate(name, lag, (_multiply(each, *step) for each in scaled), power, error)
             for name, lag, step in lags
         ),
         channels=tuple(
             _correlate(
                 f"channels {a} and {b}",
                 0,
-                (scaled[:, a] * scaled[:, b]).mean((1, 2)),
+                (each[a] * each[b] for each in scaled),
                 np.square(scaled[:, [a, b]]).mean((1, 2, 3)),
                 error,
             )
@@ -190,26 +189,30 @@ def _list_lags(sides: tuple[int, ...]) -> Iterator[tuple[str, int, tuple[int, in
             yield name, lag, (lag * down, lag * right)
 
 
-def _product(frame: NDArray[np.float32], down: int, right: int) -> float:
-    """Return the mean product of a frame `(C, H, W)` and itself, shifted."""
+def _multiply(frame: NDArray[np.float32], down: int, right: int) -> NDArray[np.float32]:
+    """Return the products of a frame `(C, H, W)` and itself, shifted, where both are known."""
     height, width = frame.shape[1:]
     left = max(0, -right)
     first = frame[:, : height - down, left : width - max(0, right)]
     second = frame[:, down:, left + right : width + min(0, right)]
-    return float(np.mean(first * second, dtype=np.float64))
+    return np.asarray(first * second)
 
 
 def _correlate(
-    between: str, lag: int, products: FloatArray, power: FloatArray, error: float
+    between: str,
+    lag: int,
+    products: Iterable[NDArray[np.float32]],
+    power: FloatArray,
+    error: float,
 ) -> Correlation:
-    """Return the correlation of N frames from their mean products and their mean squares."""
-    frames = len(products)
-    value = float(products.mean() / power.mean())
-    scatter = float(np.std(products - value * power, ddof=1) / power.mean())
+    """Return the correlation of N frames from their products and their mean squares."""
+    known = [(float(np.mean(each, dtype=np.float64)), each.size) for each in products]
+    means, frames, size = np.array([mean for mean, _ in known]), len(known), known[0][1]
+    value = float(means.mean() / power.mean())
+    scatter = float(np.std(means - value * power, ddof=1) / power.mean())
     # The mean that all frames share makes them alike: the scatter is low by half of 1 / N.
-    margin = (
-        float(scipy.special.stdtrit(frames - 1, 1 - error / 2)) * scatter / math.sqrt(frames - 1)
-    )
+    standard_error = max(scatter / math.sqrt(frames - 1), 1 / math.sqrt(frames * size))
+    margin = float(scipy.special.stdtrit(frames - 1, 1 - error / 2)) * standard_error
     return Correlation(between, lag, value, max(-1.0, value - margin), min(1.0, value + margin))
 
 
