@@ -284,6 +284,8 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
     signal.alarm(WAIT_SECONDS)
     terminated = terminate_like_ctrl_c()
     _save_always()
+    # Nobody cuts the power: what was written outlives its process.
+    os.fsync = lambda _: None  # type: ignore[assignment]
     sys.addaudithook(watch)
     code = 99
     try:

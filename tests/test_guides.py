@@ -62,7 +62,9 @@ def test_the_code_of_a_page_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "guide"}
-    for block in blocks(page):
+    found = list(blocks(page))
+    assert {"python", "console"} & {block.kind for block in found}
+    for block in found:
         if block.title:
             (tmp_path / block.title).write_text(block.text)
         elif block.kind == "python":
@@ -117,9 +119,20 @@ def test_options_in_the_documentation_exist(page: Path) -> None:
     for number, line in enumerate(page.read_text().splitlines(), 1):
         place = f"{page.name}:{number}"
         assert not (set(OPTION.findall(line)) - anywhere), place
-        for command, rest in re.findall(r"\bnppr ([a-z]+) ([^`|#]*)", line):
-            if command in known:
-                assert not (set(OPTION.findall(rest)) - known[command] - OTHERS), place
+        for options_of, rest in commands_in(line, known):
+            assert not (set(OPTION.findall(rest)) - options_of - OTHERS), place
+
+
+def commands_in(text: str, known: dict[str, set[str]]) -> list[tuple[set[str], str]]:
+    """The options of the commands that a text names, and the words behind each."""
+    found = re.findall(r"\bnppr ([a-z]+) ([^`|#]*)", text)
+    return [(known[command], rest) for command, rest in found if command in known]
+
+
+def test_pages_name_commands_with_their_options() -> None:
+    known = options()
+    found = [each for page in PAGES for each in commands_in(page.read_text(), known)]
+    assert sum(bool(OPTION.findall(rest)) for _, rest in found) > 30
 
 
 def test_the_reference_has_every_public_name() -> None:

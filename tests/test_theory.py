@@ -55,7 +55,7 @@ def ready(w: Tensor, data: Data) -> PreparedClassifier:
 
 
 def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> SearchSettings:
-    return default_settings(family, floors=floors, calls=calls, inputs=64)
+    return default_settings(family, floors=floors, calls=calls, inputs=64).without_positions()
 
 
 def searched(
@@ -151,6 +151,7 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
 def report() -> Report:
     family = Family(Dependency.JOINT, components=3)
     search = default_settings(family, floors=(0.0, 1.0), calls=12_000, inputs=64)
+    search = search.without_positions()
     return assess(
         sources="nppr,gaussian,uniform,laplace,pgd",
         search=replace(search, per_input_calls=8),

@@ -720,8 +720,8 @@ class FamilySettings(Group):
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
     correlation_length: int | None = option(
         None,
-        "Distance in pixels beyond which the values of stationary noise are independent. Default: 9, or a"
-        " third of the shorter side if that is less.",
+        "Distance in pixels beyond which the values of stationary noise are independent. Default: 9,"
+        " or a third of the shorter side if that is less.",
         Panel.NOISE,
     )
     min_std: float | None = option(

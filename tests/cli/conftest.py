@@ -34,6 +34,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder with noise that few calls have learned, for the floors 0 and 0.5."""
     folder = tmp_path_factory.mktemp("learned") / "fit"
-    words = ["--fit-calls", "768", "--fit-inputs", "64", "--select-inputs", "20"]
+    words = ["--floor", "0,0.5", "--fit-calls", "768", "--fit-inputs", "64"]
+    words += ["--select-inputs", "20"]
     assert run(["fit", "--components", "2", *words, "--quiet", "--out", str(folder)]) == 0
     return folder

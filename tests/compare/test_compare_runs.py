@@ -282,8 +282,8 @@ def test_seeds_of_one_classifier_have_nothing_to_be_compared_with() -> None:
     runs = [a_run(f"a{seed}", ALL, {"uniform": pr(HARD, seed)}, seed=seed) for seed in range(2)]
     found = compare(runs)
     assert len(found.entries) == 1
-    assert all(not result.differences for result in found.results)
-    assert all(standing.rank is None for result in found.results for standing in result.standings)
+    assert {len(result.differences) for result in found.results} == {0}
+    assert {each.rank for result in found.results for each in result.standings} == {None}
 
 
 def test_seeds_that_choose_other_inputs_are_paired_by_index() -> None:
@@ -318,6 +318,7 @@ def test_different_data_are_refused_or_get_no_verdict() -> None:
     assert "\n" not in str(caught.value)
     found = compare(runs, allow_different_data=True)
     assert not found.paired
+    assert found.results
     for result in found.results:
         assert result.differences == ()
         assert {standing.rank for standing in result.standings} == {None}

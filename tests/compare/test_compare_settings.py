@@ -187,9 +187,7 @@ def test_searches_of_the_same_settings_are_compared() -> None:
         "nppr (lowest of the set)",
         "nppr",
     ]
-    for each in found.results:
-        assert each.incomparable == ""
-        assert len(each.differences) == 1
+    assert {(each.incomparable, len(each.differences)) for each in found.results} == {("", 1)}
     assert [each.rank for each in row(found, "nppr", Metric.NPPR).standings] == [2, 1]
     assert found.answer.startswith("B is more robust under the worst noise found (nppr")
     assert EFFORT in found.notes
@@ -199,6 +197,7 @@ def test_searches_of_the_same_settings_are_compared() -> None:
 def test_searches_of_other_settings_are_not_compared(case: str) -> None:
     changes, expected = DIFFERENT[case]
     found = compare([searched("a"), searched("b", **changes)])
+    assert rows(found, Metric.NPPR)
     for each in [*rows(found, Metric.NPPR), row(found, "merged", Metric.AR)]:
         assert each.differences == ()
         assert [standing.rank for standing in each.standings] == [None, None]
@@ -332,7 +331,7 @@ def test_a_weaker_search_is_named_by_the_command(
 def test_hashes_are_the_last_settings() -> None:
     runs = [a_run(name, ONES, {}, classifier=name, draws=at) for at, name in enumerate("ab", 4)]
     found = compare(runs)
-    for each in found.entries:
-        assert list(each.differs) == ["classifier", "draws", "hash of the weights"]
+    differing = ["classifier", "draws", "hash of the weights"]
+    assert [list(each.differs) for each in found.entries] == [differing] * 2
     text = found.to_json()
     assert text.index('"answer"') < text.index('"results"') < text.index("hash of the weights")

@@ -187,7 +187,9 @@ def test_latex_is_balanced_and_escaped(comparison: Comparison) -> None:
     assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
     assert "<" not in text
-    for tabular in re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", plain, re.S):
+    tabulars = re.findall(r"\\begin\{tabular\}\{([lr]+)\}(.*?)\\end", plain, re.S)
+    assert len(tabulars) == 4
+    for tabular in tabulars:
         rows = [line for line in tabular[1].splitlines() if line.endswith(r"\\")]
         assert {line.count("&") + 1 for line in rows} == {len(tabular[0])}
     assert re.search(r"\d \$\\pm\$ \d", text)
@@ -228,6 +230,7 @@ def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) ->
     assert EVIL in page.text
     assert [tag for tag in page.tags if tag in ("h1", "h2")] == ["h1"] + ["h2"] * 6
     assert len(page.said) == 6
+    assert {len(result.standings) for result in comparison.results} == {len(comparison.entries)}
     for result in comparison.results:
         for standing in result.standings:
             assert standing.value is not None

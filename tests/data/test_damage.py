@@ -111,11 +111,10 @@ def test_a_flipped_bit_is_an_error_of_ours_or_data(tmp_path: Path, make: Maker) 
     spec, file = make(tmp_path)
     content = file.read_bytes()
     bits = np.random.default_rng(0).integers(0, 8 * len(content), FILES)
+    tolerated = 8 * (24 if make in CHECKED else len(content))
     # the first bytes say how the rest is read, so they are flipped more often than chance would
     for bit in [*range(0, 8 * min(len(content), 24), 4), *bits.tolist()]:
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         file.write_bytes(damaged)
-        failed = fails(spec)
-        if make in CHECKED and bit // 8 >= 24:
-            assert failed, f"bit {bit} was accepted"
+        assert fails(spec) or bit < tolerated, f"bit {bit} was accepted"

@@ -56,9 +56,9 @@ def test_a_short_search_is_starved_and_names_the_calls_it_needs() -> None:
 @pytest.mark.parametrize(("inputs", "starved"), [(0, True), (199, True), (200, False)])
 def test_a_search_that_few_inputs_judged_is_starved(inputs: int, starved: bool) -> None:
     found = checked(select_inputs=inputs)
-    assert [each.id for each in found] == ([STARVED] if starved else [])
-    if starved:
-        assert f"judged on {inputs} inputs where 200 are needed" in found[0].message
+    assert [each.id for each in found] == [STARVED] * starved
+    said = [f"judged on {inputs} inputs where 200 are needed" in each.message for each in found]
+    assert said == [True] * starved
 
 
 def test_the_paper_judges_nothing_and_per_input_needs_no_select_split() -> None:
@@ -76,9 +76,9 @@ def test_a_value_that_falls_by_five_points_with_the_second_half_is_still_falling
     half: float, falls: bool
 ) -> None:
     found = checked(half=half)
-    assert [each.id for each in found] == ([STILL_FALLING] if falls else [])
-    if falls:
-        assert "55.1 % with half of the calls, 50.0 % with all" in found[0].message
+    assert [each.id for each in found] == [STILL_FALLING] * falls
+    said = ["55.1 % with half of the calls, 50.0 % with all" in each.message for each in found]
+    assert said == [True] * falls
 
 
 @pytest.mark.parametrize(("other", "differ"), [(0.539, False), (0.541, True), (0.459, True)])
@@ -101,9 +101,9 @@ def test_a_source_of_the_set_that_did_better_is_named() -> None:
     for lower, behind in ((10, True), (0, False), (-5, False)):
         known = {NAME: tally(own), "universal": tally(own - lower)}
         found = checked(strongest="universal", strongest_value=0.4, tallies=known)
-        assert [each.id for each in found] == ([SEARCH_BEHIND] if behind else [])
-        if behind:
-            assert "10.0 percentage points above universal" in found[0].message
+        assert [each.id for each in found] == [SEARCH_BEHIND] * behind
+        said = ["10.0 percentage points above universal" in each.message for each in found]
+        assert said == [True] * behind
 
 
 def test_a_difference_within_chance_is_not_behind() -> None:

@@ -106,6 +106,7 @@ SEARCHED = {
     "hidden-dim": 7,
     "label-dim": 3,
     "min-std": 0.2,
+    "correlation-length": 3,
     "components": 5,
     "covariance": "full",
     "upsampler": "multiscale",

@@ -35,7 +35,8 @@ from nppr.system.specs import BFLOAT16, EAGER
 
 BUDGET = Budget.linf("8/255")
 SHORT = replace(
-    default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=256), per_input_calls=0
+    default_settings(Family(Dependency.INDEPENDENT), calls=256).without_positions(),
+    per_input_calls=0,
 )
 
 
@@ -142,7 +143,8 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) >= 256, "all calls of the fit"
-    exact = open_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
+    plain = open_run(classifier, data, BUDGET, Measure(), search=settings, batch_size=16)
+    exact = plain.search(settings)
     assert exact.classifier.fast.bfloat16_copy is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -151,7 +153,9 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
 @pytest.mark.slow
 def test_a_resumed_run_repeats_its_gradients(resnet: PreparedClassifier, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), SHORT
-    asked = partial(open_run, resnet.original, data, BUDGET, search=settings, resume=True)
+    asked = partial(
+        open_run, resnet.original, data, BUDGET, search=settings, resume=True, batch_size=16
+    )
     for engine, guided in ((BFLOAT16, True), (EAGER, False)):
         for _ in range(2):
             with asked(Measure(engine=engine), out=tmp_path / engine) as setup:

@@ -84,7 +84,7 @@ import sys
 from nppr.noise.family import Family
 from nppr.search.search_record import SearchRecord
 from nppr.search.search_settings import default_settings, walk
-walk(default_settings(Family(covariance="lowrank:8", upsampler="bicubic")))
+walk(default_settings(Family(covariance="lowrank:8", upsampler="bicubic")), 10, (3, 32, 32))
 sys.exit("torch" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -198,8 +198,8 @@ def test_structured_noise_stays_in_the_budget_and_is_alike_at_every_position(
 ) -> None:
     delta = sampled(made(structure, shape), budget)
     assert bool(budget.contains(budget.radius * delta).all())
-    std = delta.std(0)
-    assert float(std.min()) > 0.5 * float(std.max())
+    std = delta.std(0).flatten(1)  # channels may differ, positions may not
+    assert bool((std.amin(1) > 0.5 * std.amax(1)).all())
     error = delta.std() / len(delta) ** 0.5
     means = delta.mean(0)
     assert float((means - means.mean((-2, -1), keepdim=True)).abs().max()) < 5 * float(error)

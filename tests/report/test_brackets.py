@@ -107,7 +107,9 @@ def test_the_page_answers_with_the_brackets_and_no_wrong_number() -> None:
 
 def test_the_picture_describes_both_ends() -> None:
     (drawn,) = (each for each in figures_of(measured()) if each.id == "brackets")
-    for each in brackets_of(measured()):
+    found = brackets_of(measured())
+    assert len(found) == 2
+    for each in found:
         ends = each.ends[Claim.TEST_SET]
         low, high = percent(ends.low, "at-least"), percent(ends.high, "at-most")
         words = f"at least {low} % and at most {high} % for this"

@@ -143,6 +143,7 @@ def test_an_interval_outside_its_regime_is_replaced() -> None:
 
 
 def test_bounds_have_both_claims() -> None:
+    assert bounds_of(MADE)
     for row in bounds_of(MADE):
         assert row.population is not None
         assert (stated(row).claim, row.population.claim) == (Claim.TEST_SET, Claim.POPULATION)

@@ -340,7 +340,9 @@ def test_a_column_added_to_the_table_is_in_records_and_every_file(
     one = (Column("loudness", "loudness", number=True), lambda *_: Cell(0.5, "half"))
     two = (Column("reach", "reach", interval=True), lambda *_: Cell((0.25, 0.75), "some"))
     monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, one, two))
-    for record in table_of(report, other_radii=True).records():
+    records = table_of(report, other_radii=True).records()
+    assert len(records) > len(table_of(report).rows) > 0
+    for record in records:
         assert (record["loudness"], record["reach_low"], record["reach_high"]) == (0.5, 0.25, 0.75)
     table = table_of(report)
     assert json.loads(table.to_json())[0]["reach_high"] == 0.75

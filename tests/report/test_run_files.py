@@ -164,7 +164,7 @@ def test_a_wrong_value_is_named(folder: Path, field: str, wrong: object) -> None
 def test_a_structure_that_is_not_declared_is_named(folder: Path) -> None:
     message = edited(folder, "numbers.20.subject.structure", "stripes")
     assert "numbers.20.subject.structure" in message
-    assert "expected one of any, got 'stripes'" in message
+    assert "expected one of white, stationary, any, got 'stripes'" in message
 
 
 def test_settings_that_no_search_has_are_one_line(folder: Path) -> None:

@@ -43,17 +43,24 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 ONCE = {"load_data": 1, "load_classifier": 1, "limit": 1, "prepare": 1}
 
 
-def test_an_assessment_loads_and_prepares_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    calls = counted(monkeypatch)
-    words = f"--sources uniform,nppr,pgd:steps=2 {LIMITS} {SEARCH} --quiet --out {tmp_path / 'run'}"
-    assert run(["assess", *words.split()]) == 0
+@pytest.fixture(scope="module")
+def assessed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Counter[str]]:
+    """The folder of a run, and what it called how often."""
+    folder = tmp_path_factory.mktemp("assessed") / "run"
+    words = f"--sources uniform,nppr,pgd:steps=2 {LIMITS} {SEARCH} --quiet --out {folder}"
+    with pytest.MonkeyPatch.context() as patch:
+        calls = counted(patch)
+        assert run(["assess", *words.split()]) == 0
+    return folder, calls
+
+
+def test_an_assessment_loads_and_prepares_once(assessed: tuple[Path, Counter[str]]) -> None:
+    folder, calls = assessed
     assert calls == ONCE
-    found = read_run(tmp_path / "run")
+    found = read_run(folder)
     assert found.evidence is not None, "worst inputs were drawn in the form of the search"
     assert found.report.distributions
-    assert (tmp_path / "run" / "report.html").exists()
+    assert (folder / "report.html").exists()
 
 
 @pytest.mark.parametrize("command", ["doctor", "certify", "fit"])
@@ -73,12 +80,11 @@ def test_a_call_of_python_loads_and_prepares_once(monkeypatch: pytest.MonkeyPatc
     assert calls == ONCE
 
 
-def test_the_page_is_that_of_the_files(tmp_path: Path) -> None:
+def test_the_page_is_that_of_the_files(assessed: tuple[Path, Counter[str]]) -> None:
     """It is made from the report in memory; `nppr report` makes it from the folder."""
-    words = f"--sources uniform,nppr,pgd:steps=2 {LIMITS} {SEARCH} --quiet --out {tmp_path / 'run'}"
-    assert run(["assess", *words.split()]) == 0
-    page = tmp_path / "run" / "report.html"
+    folder, _ = assessed
+    page = folder / "report.html"
     written = page.read_text()
     assert 'id="worst"' in written
-    assert run(["report", str(tmp_path / "run"), "--quiet"]) == 0
+    assert run(["report", str(folder), "--quiet"]) == 0
     assert page.read_text() == written

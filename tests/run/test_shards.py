@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from nppr.system.worker_pools import WorkerPool
 from run.deadly_noise import deadly
 
 BUDGET = Budget.linf(0.1)
-SEARCH = nppr.Search(calls=256, components=2, per_input_calls=6, floor=(0.0,))
+SEARCH = nppr.Search(calls=256, components=2, per_input_calls=6).resolve(60).without_positions()
 SMALL: dict[str, Any] = {"inputs": 150, "fit_inputs": 60, "select_inputs": 40, "draws": 8}
 
 
@@ -65,6 +66,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def assessed(case: str, **run: Any) -> Report:
+    sources, settings = CASES[case]
+    return nppr.assess(
+        budget=Budget.linf(0.2), sources=sources, search=SEARCH, measure=Measure(**settings),
+        run=Run(batch_size=16, **run),
+    )  # fmt: skip
+
+
+@cache
+def alone(case: str) -> Report:
+    """The report of one process."""
+    return assessed(case, workers=1)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("two_here")
 @pytest.mark.parametrize("case", CASES)
@@ -73,17 +88,9 @@ def test_a_run_in_shards_has_the_same_report(
     case: str, folder: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    sources, settings = CASES[case]
-    places = {workers: tmp_path / f"{folder}{workers}" for workers in (1, 2)}
-    found = [
-        nppr.assess(
-            budget=Budget.linf(0.2), sources=sources, search=SEARCH, measure=Measure(**settings),
-            run=Run(workers=workers, batch_size=16, out=places[workers] if folder else None),
-        )
-        for workers in (1, 2)
-    ]  # fmt: skip
-    assert same(*found)
-    assert found[0].per_input.to_csv() == found[1].per_input.to_csv()
+    shared = assessed(case, workers=2, out=tmp_path / folder if folder else None)
+    assert same(shared, alone(case))
+    assert shared.per_input.to_csv() == alone(case).per_input.to_csv()
 
 
 def test_parts_cover_all_inputs_in_whole_batches() -> None:
@@ -273,13 +280,13 @@ def test_a_killed_worker_costs_its_shard_only(
     with pytest.raises(RunStopped, match="its process was lost 3 times"):
         run("run", workers=2)
     trigger.unlink()
-    assert same(run("run", workers=2, resume=True), whole)
+    assert same(run("run", resume=True), whole)
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_shards_have_finished(tmp_path: Path) -> None:
     words = (
-        "assess --sources uniform,gaussian,laplace --draws 40000 --inputs 100 --batch-size 64"
+        "assess --sources uniform,gaussian,laplace --draws 6000 --inputs 100 --batch-size 64"
         " --workers 2 --no-page --quiet --out run"
     )
     command = [sys.executable, "-m", "nppr", *words.split()]

@@ -23,7 +23,7 @@ from nppr.sources.custom import CustomNoise
 
 pytestmark = pytest.mark.slow
 BUDGET = nppr.Budget.box("rotate=30,exposure=-1:0")
-SEARCH = default_settings(Family(Dependency.LABEL), calls=1024)
+SEARCH = default_settings(Family(Dependency.LABEL), floors=(0.0, 0.5), calls=1024)
 SHORT = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=512)
 
 
@@ -50,6 +50,7 @@ def test_the_report_states_the_ranges(folder: Path) -> None:
 def test_smaller_ranges_are_safer(folder: Path) -> None:
     report = read_run(folder).report
     small = {row.name: row.value for row in report.other_radii if row.metric.value in ("AR", "PR")}
+    assert {"uniform", "scan"} <= small.keys()
     for name, value in small.items():
         whole = next(row.value for row in report.numbers if row.name == name)
         assert value is not None
@@ -72,6 +73,7 @@ def test_every_number_of_a_strip_and_profile_is_measured(folder: Path) -> None:
     low, high = torch.tensor([[-30.0, -1.0], [30.0, 0.0]])
     assert bool(((strip.parameters >= low - 1e-4) & (strip.parameters <= high + 1e-4)).all())
     assert bool((strip.taken_for[:, 2] == strip.labels).all())  # at the best parameters
+    assert evidence.worst
     for worst in evidence.worst:
         assert worst.parameters.shape == (len(worst.indices), 2)
 

@@ -304,7 +304,9 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert not sprung.exists()
 
 
-SMALL = default_settings(Family(Dependency.LABEL), calls=512, inputs=32, seeds=2)
+SMALL = default_settings(
+    Family(Dependency.LABEL), floors=(0.0, 0.5), calls=512, inputs=32, seeds=2
+).without_positions()
 
 
 @pytest.fixture(scope="module")
@@ -436,7 +438,8 @@ def test_it_was_compared_on_its_own_classifier_in_its_own_budget_only() -> None:
 
 
 def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
-    search = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=64, inputs=32)
+    search = default_settings(Family(Dependency.INDEPENDENT), calls=64, inputs=32)
+    search = search.without_positions()
     first, second = (
         nppr.learn(search=search, measure=nppr.Measure(fit_inputs=100, select_inputs=50, seed=seed))
         for seed in (0, 1)

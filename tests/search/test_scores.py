@@ -136,9 +136,10 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     known = from_arrays(images, torch.zeros(600, dtype=torch.int64), classes=2)
     budget, family = Budget.linf(0.1), Family(Dependency.INDEPENDENT)
     learned = nppr.learn(
-        surrogate, known, budget=budget, search=default_settings(family, floors=(0.0,), calls=4000)
-    )
-    short = default_settings(family, floors=(0.0,), calls=4096)
+        surrogate, known, budget=budget,
+        search=default_settings(family, calls=4000).without_positions(),
+    )  # fmt: skip
+    short = default_settings(family, calls=4096).without_positions()
     short = replace(short, method=SCORES, per_input_calls=0)
     with_it, without = (
         nppr.assess(
@@ -172,7 +173,7 @@ def test_noise_that_sees_features_is_no_rival() -> None:
     with torch.no_grad():
         linear.weight.copy_(torch.stack([WEIGHTS, torch.zeros(4)]))
         linear.bias.copy_(torch.tensor([0.25, 0.0]))
-    settings = replace(default_settings(family, floors=(0.0,), calls=2048), walks=False)
+    settings = replace(default_settings(family, calls=2048).without_positions(), walks=False)
     learned = nppr.learn(surrogate, data(), budget=Budget.linf(0.2), search=settings)
     with pytest.raises(nppr.NpprError, match="sees no features"):
         nppr.assess(

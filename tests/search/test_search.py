@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -27,9 +29,10 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family, Rule
 from nppr.noise.mixture import Context
 from nppr.noise.rungs import Dependency
-from nppr.search.fitting import FitProgress
+from nppr.search.fitting import FitProgress, FitState
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import (
+    FLAT,
     SELECT_DRAWS,
     SELECT_INPUTS,
     WANTED_SELECT,
@@ -55,7 +58,9 @@ pytestmark = pytest.mark.slow
 
 BUDGET, CPU = Budget.linf(0.1), torch.device("cpu")
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 5
-SMALL = default_settings(Family(Dependency.JOINT), calls=768, inputs=32)
+SMALL = default_settings(
+    Family(Dependency.JOINT), floors=(0.0, 0.5), calls=768, inputs=32
+).without_positions()
 WALKED = ["independent", "label", "joint"]
 
 
@@ -121,14 +126,16 @@ def test_every_rung_of_every_floor_is_a_result(ladder: list[LearnedNoise], small
     stages = walk(SMALL, 10, (1, 8, 8))
     for each, stage in zip(ladder, stages, strict=True):
         last = each.record.search.stages[-1]
-        assert (last.stage, last.fit_calls) == (stage.name, stage.calls)
+        assert last.curve is not None
+        taken = stage.calls_until(len(last.curve.rounds))
+        assert (last.stage, last.fit_calls, last.curve.calls) == (stage.name, taken, taken)
+        assert taken <= stage.calls
         assert each.record.search.fit_calls == sum(
             known.fit_calls for known in each.record.search.stages
         )
         assert last.select_inputs == len(small.select)  # all of them are clean-correct
         assert last.all_calls is not None
-        assert len(last.restarts) == stage.restarts
-        assert last.restarts == tuple(sorted(last.restarts))
+        assert len(last.curve.restarts) == stage.restarts
 
 
 class Counted(nn.Module):
@@ -164,42 +171,148 @@ def counted() -> tuple[Counted, PreparedClassifier]:
     return model, replace(ready, fast=known)
 
 
-@settings(max_examples=12)
-@given(steps=st.integers(1, 40), restarts=st.integers(1, 5))
-def test_halves_and_restarts_take_exactly_the_calls_of_their_stage(
-    steps: int, restarts: int
+def first_stage(own: SearchSettings, steps: int, restarts: int) -> Stage:
+    (stage,) = walk(own, 2, halves().shape)
+    return replace(stage, steps=steps, restarts=restarts)
+
+
+ALONE = default_settings(
+    Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4, draws=2
+).without_positions()
+
+
+@contextmanager
+def rounds_end_below(gain: float) -> Iterator[None]:
+    """Searches end when a round gains less than this: -2 goes on to the maximum, 2 stops at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("nppr.search.search.FLAT", gain)
+        yield
+
+
+@settings(max_examples=16)
+@given(
+    steps=st.integers(1, 40), restarts=st.integers(1, 5), gain=st.sampled_from([-2.0, FLAT, 2.0])
+)
+def test_restarts_and_rounds_take_exactly_the_calls_that_are_stated(
+    steps: int, restarts: int, gain: float
 ) -> None:
     model, classifier = counted()
-    own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4, draws=2)
-    stage = replace(walk(own)[0], steps=steps, restarts=restarts)
-    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1))
+    stage = first_stage(ALONE, steps, restarts)
+    search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1))
     search.find_inputs()
     gradients, others = model.gradients, model.others
-    record = search.complete(stage, []).record
-    assert model.gradients - gradients == stage.calls == record.fit_calls == 8 * steps
+    with rounds_end_below(gain):
+        record = search.complete(stage, []).record
+    assert record.curve is not None
+    rounds = len(record.curve.rounds)
+    calls = stage.calls_until(rounds)
+    assert model.gradients - gradients == calls == record.fit_calls == record.curve.calls
     assert model.others - others == record.forward_calls
-    tried = restarts if steps // (2 * restarts) else 0
-    assert len(record.restarts) == tried
-    kept = steps - (tried - 1) * stage.first_steps if tried else steps
-    assert len(record.loss) == len(record.running_pr) == kept
+    assert len(record.curve.restarts) == restarts
+    assert calls <= stage.calls == 8 * steps
+    assert gain >= FLAT or (calls == stage.calls and not record.curve.flat)
+    assert gain <= FLAT or rounds == min(2, len(stage.rounds))
 
 
-def test_the_best_restart_takes_the_other_half() -> None:
+def test_the_best_restart_takes_the_further_rounds() -> None:
     _, classifier = counted()
-    own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4)
     reported: list[FitProgress] = []
-    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1), progress=reported.append)
-    record = search.complete(replace(walk(own)[0], steps=24, restarts=3), []).record
+    search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1), progress=reported.append)
+    with rounds_end_below(-2):
+        record = search.complete(first_stage(ALONE, 24, 3), []).record
     assert [(each.step, each.steps) for each in reported] == [
-        *[(step, 4) for _ in range(3) for step in range(1, 5)],
-        *[(step, 12) for step in range(1, 13)],
+        *[(step, 4) for _ in range(4) for step in range(1, 5)],
+        *[(step, 8) for step in range(1, 9)],
     ]
-    losses = [each.loss for each in reported]
-    firsts = [tuple(losses[4 * number : 4 * number + 4]) for number in range(3)]
+    losses = tuple(each.loss for each in reported)
+    firsts = [losses[start : start + 4] for start in (0, 4, 8)]
     assert len(set(firsts)) == 3, "every restart has a start of its own"
-    assert record.loss[:4] in firsts
-    assert record.loss[4:] == tuple(losses[12:])
-    assert record.select_values["independent, half of the calls"] == record.restarts[0]
+    curve = record.curve
+    assert curve is not None
+    assert curve.restarts == tuple(sorted(curve.restarts))
+    assert curve.rounds[0] == curve.restarts[0]
+    # A round that is not lower is left out of the noise and of its history.
+    kept = list(record.loss[:4])
+    assert tuple(kept) in firsts
+    for number, part in ((1, losses[12:16]), (2, losses[16:])):
+        kept += part if curve.rounds[number] < min(curve.rounds[:number]) else ()
+    assert record.loss == tuple(kept)
+    assert record.all_calls is not None
+    assert record.all_calls <= min(curve.rounds), "the noise is that of the lowest round"
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds", "flat"),
+    [
+        ((0.5, 0.495, 0.0), 2, True),  # the second round gains too little
+        ((0.5, 0.489, 0.48), 3, True),
+        ((0.5, 0.489, 0.47), 3, False),  # it still falls at the maximum
+        ((0.5, 0.6, 0.0), 2, True),
+    ],
+)
+def test_rounds_go_on_until_one_gains_less_than_a_point(
+    values: tuple[float, ...], rounds: int, flat: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, classifier = counted()
+    search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1))
+    left = iter(values)
+
+    def judged(_: NoiseSearch, stage: Stage, state: FitState, judge: Judge) -> Candidate:
+        rates = np.full(len(judge.inputs), next(left))
+        return Candidate(stage.name, state.distribution, rates)
+
+    monkeypatch.setattr(NoiseSearch, "_judge_round", judged)
+    stage = first_stage(ALONE, 9, 1)
+    curve = search.complete(replace(stage, restarts=1), []).record.curve
+    assert curve is not None
+    assert stage.rounds == (9,), "one restart has one round"
+    left = iter((0.9, *values))
+    stage = first_stage(ALONE, 8, 2)
+    assert stage.rounds == (2, 2, 2)
+    curve = search.complete(stage, []).record.curve
+    assert curve is not None
+    assert curve.rounds == pytest.approx(values[:rounds])
+    assert curve.restarts == pytest.approx((values[0], 0.9))
+    assert (curve.calls, curve.flat) == (stage.calls_until(rounds), flat)
+
+
+def test_a_search_that_has_nothing_to_fit_is_flat() -> None:
+    _, classifier = counted()
+    own = replace(ALONE, floors=(1.0,))
+    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1))
+    (stage,) = walk(own, 2, halves().shape)
+    curve = search.complete(stage, []).record.curve
+    assert curve is not None
+    assert (curve.calls, curve.flat) == (0, True)
+
+
+def test_a_round_that_is_not_lower_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, classifier = counted()
+    search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1))
+    values = iter((0.5, 0.9, 0.6))
+    judged: list[Distribution] = []
+
+    def judge_round(_: NoiseSearch, stage: Stage, state: FitState, judge: Judge) -> Candidate:
+        judged.append(copy.deepcopy(state.distribution))
+        return Candidate(stage.name, judged[-1], np.full(len(judge.inputs), next(values)))
+
+    monkeypatch.setattr(NoiseSearch, "_judge_round", judge_round)
+    done = search.complete(first_stage(ALONE, 8, 2), [])
+    lowest, other, worse = (each.mixture.means for each in judged)
+    assert not torch.equal(lowest, other)
+    assert not torch.equal(lowest, worse)
+    assert torch.equal(done.fitted.mixture.means, lowest)
+
+
+def test_a_child_that_gains_less_than_a_point_on_its_parent_takes_one_round() -> None:
+    _, classifier = counted()
+    own = default_settings(Family(Dependency.LABEL), floors=(0.0,), inputs=4).without_positions()
+    search = NoiseSearch(own, classifier, halves(), Budget.linf(1e-4))  # no noise does any harm
+    parent, child = (replace(each, steps=8, restarts=2) for each in walk(own, 2, halves().shape))
+    before = search.complete(parent, [])
+    curve = search.complete(child, [before]).record.curve
+    assert curve is not None
+    assert (len(curve.rounds), curve.flat, curve.calls) == (1, True, child.calls // 2)
 
 
 class Busy:
@@ -241,7 +354,7 @@ def test_a_large_split_neither_starves_the_selection_nor_is_predicted_in_vain(wr
         select=large_split(Select, select, inputs, wrong),
     )
     _, classifier = counted()
-    own = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=512, inputs=32)
+    own = default_settings(Family(Dependency.LABEL), calls=512, inputs=32).without_positions()
     search = NoiseSearch(own, classifier, data, Budget.linf(0.1))
     found = search.run()
     judge = search._judge()
@@ -261,8 +374,10 @@ def test_a_select_split_of_one_class_is_enough(classifier: PreparedClassifier, s
     select = replace(
         small.select, indices=small.select.indices[one], labels=small.select.labels[one]
     )
-    own = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=256, inputs=32)
-    for each in searched(own, classifier, replace(small, select=select)):
+    own = default_settings(Family(Dependency.LABEL), calls=256, inputs=32)
+    found = searched(own, classifier, replace(small, select=select))
+    assert found
+    for each in found:
         assert each.record.search.stages[-1].select_inputs == int(one.sum()) > 0
         assert each.record.search.select_value is not None
 
@@ -280,7 +395,7 @@ def test_inputs_that_are_known_cost_no_calls(classifier: PreparedClassifier, sma
     own = replace(SMALL, floors=(0.0,))
     first = NoiseSearch(own, classifier, small, BUDGET)
     second = NoiseSearch(own, classifier, small, BUDGET, inputs=first.find_inputs())
-    stage = walk(own)[0]
+    stage = walk(own, small.classes, small.shape)[0]
     finished = [search.complete(stage, []) for search in (first, second)]
     assert first.clean_calls > second.clean_calls == 0
     assert finished[0].record.loss == finished[1].record.loss
@@ -289,7 +404,9 @@ def test_inputs_that_are_known_cost_no_calls(classifier: PreparedClassifier, sma
 
 
 def test_every_seed_gives_every_floor(classifier: PreparedClassifier, small: Data) -> None:
-    own = default_settings(Family(Dependency.LABEL), floors=(0.0, 1.0), calls=256, inputs=32)
+    own = default_settings(
+        Family(Dependency.LABEL), floors=(0.0, 1.0), calls=256, inputs=32
+    ).without_positions()
     found = searched(replace(own, seeds=2), classifier, small)
     assert [each.record.family.floor for each in found] == [0, 0, 0, 0, 1, 1, 1, 1]
     for number in range(0, 8, 2):
@@ -379,14 +496,15 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def _restarts() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:  # two for the few steps of this search
-        patched.setattr("nppr.search.search_settings.STEPS_PER_RESTART", 4)
+def _rounds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:  # restarts and all rounds for few steps
+        patched.setattr("nppr.search.search_settings.FEWEST_STEPS", 4)
+        patched.setattr("nppr.search.search.FLAT", -2.0)
         yield
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, _restarts: None) -> dict[str, bytes]:
+def whole(tmp_path_factory: pytest.TempPathFactory, _rounds: None) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole")
     learn(
         search=SMALL,
@@ -396,24 +514,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory, _restarts: None) -> dict[str
     return contents(folder)
 
 
-HALVES = {
+FITS = {
     "first restart": ("independent", 1, 1),
-    "between": ("independent", 2, 2),
-    "second half": ("independent", 3, 3),
-    "child, first half": ("label", 1, 3),
-    "child, second half": ("label", 2, 2),
-    "joint, floor 0.5": ("joint, floor 0.5", 1, 1),
+    "second restart": ("independent", 2, 1),
+    "between": ("independent", 2, 0),
+    "second round": ("independent", 3, 2),
+    "third round": ("independent", 4, 1),
+    "child, second restart": ("label", 2, 2),
+    "child, third round": ("label", 4, 2),
+    "joint, floor 0.5": ("joint, floor 0.5", 2, 1),
 }
-"""Stage, number of the fit in it, and step after which it is interrupted: 8 steps each, of 2 + 2 + 4
-or 4 + 4 (1 + 1 at the further floor).
+"""Stage, number of the fit in it (two restarts, then two rounds), and the step after which it is
+interrupted: 2 steps each, but 1, 1, 1 and 3 at the further floor. Step 0: while the fit is judged.
 """
 
 
-@pytest.mark.parametrize("place", HALVES)
+@pytest.mark.parametrize("place", FITS)
 def test_an_interrupted_fit_ends_in_the_same_bytes(
     place: str, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, number, step = HALVES[place]
+    stage, number, step = FITS[place]
     begun: list[str] = []
 
     def interrupt(state: FitProgress) -> None:
@@ -423,29 +543,24 @@ def test_an_interrupted_fit_ends_in_the_same_bytes(
             raise KeyboardInterrupt
 
     asked = {"search": SMALL, "fit_inputs": 100, "select_inputs": 40, "out": tmp_path / "run"}
-    if place == "between":
-        interrupted = pytest.raises(KeyboardInterrupt)
-        of, calls = Judge.of, count()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        if not step:
+            of, calls = Judge.of, count(1)
 
-        def judged(self: Judge, distribution: Distribution) -> FloatArray:
-            if next(calls) == number - 1:
-                raise KeyboardInterrupt
-            return of(self, distribution)
+            def judged(self: Judge, distribution: Distribution) -> FloatArray:
+                if next(calls) == number:
+                    raise KeyboardInterrupt
+                return of(self, distribution)
 
-        with monkeypatch.context() as patched, interrupted:
             patched.setattr(Judge, "of", judged)
-            learn(**grouped(**asked))
-    else:
-        with pytest.raises(KeyboardInterrupt):
-            learn(progress=interrupt, **grouped(**asked))
+        learn(progress=interrupt, **grouped(**asked))
     assert not (tmp_path / "run" / "distributions").exists()
     steps: list[str] = []
     learn(
         progress=lambda state: steps.append(f"{state.stage} {state.step}"),
         **grouped(resume=True, **asked),
     )
-    again = {"independent": 3, "label": 2, "joint, floor 0.5": 2}[stage] - number
-    assert steps.count(f"{stage} 1") == again  # it went on, it did not start again
+    assert steps.count(f"{stage} 1") == 4 - number  # it went on, it did not start again
     assert contents(tmp_path / "run") == whole
 
 
@@ -564,7 +679,8 @@ def inputs() -> CleanInputs[Fit]:
 
 
 def stages(dependency: Dependency) -> dict[str, Stage]:
-    made = walk(default_settings(Family(dependency, components=3, hidden_dim=16)), CLASSES, SHAPE)
+    own = default_settings(Family(dependency, components=3, hidden_dim=16)).without_positions()
+    made = walk(own, CLASSES, SHAPE)
     return {stage.name: stage for stage in made}
 
 

@@ -210,11 +210,12 @@ def test_rows_tell_the_set_and_the_ends_apart() -> None:
     names = [search.name for search in searches]
     assert names == [f"gaussian-offset:sigma=0.02:offset={steps}" for steps in (0.5, 1)]
     tally = measure(searches[1], known, split, draws=20)
-    for row in searches[1].read(tally, tally, 0.95, 0):
+    together = searches[1].read(tally, tally, 0.95, 0)
+    assert together
+    for row in together:
         assert (row.noise_set, row.size, row.reference) == ("offset", 1.0, "N(0, 0.02^2)")
         assert (row.metric, row.confidence) == (Metric.NPPR, 0.95)
     alone = OffsetSearch(SIGMA, 0.02).read(tally, tally, 0.95, 0)
-    together = searches[1].read(tally, tally, 0.95, 0)
     assert all(b.high >= a.high for a, b in zip(alone, together, strict=True))
 
 

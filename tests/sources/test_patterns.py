@@ -24,6 +24,8 @@ WORST = Pattern(3, 2, (1,), phase=0.25)
 class Listener(nn.Module):
     """Two classes by the first pixel; it errs as far as an image correlates with the worst pattern."""
 
+    pattern: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("pattern", WORST.draw(SHAPE))

@@ -60,6 +60,18 @@ def block(inputs: int, seed: int = 0, number: int = 0) -> DrawBlock:
     return DrawBlock(seed, "evaluate", tuple(range(inputs)), number, 5, CPU)
 
 
+@pytest.mark.parametrize("structure", ["white", "stationary"])
+@pytest.mark.parametrize("scores", [False, True])
+def test_below_structured_noise_it_searches_for_a_pattern(structure: str, scores: bool) -> None:
+    known, split = around_grey(W, [0.4 * RADIUS * float(W.norm())] * 12)
+    above = parent(BUDGETS[0], structure=structure)
+    own, before = (
+        measure(each, known, split, draws=16)
+        for each in (PerInputNoise(above, calls=12, scores=scores), above)
+    )
+    assert own.rates.mean() < before.rates.mean()
+
+
 @pytest.mark.parametrize("floor", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("upsampler", ["none", "bicubic"])
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -290,7 +302,8 @@ def test_a_model_without_gradients_has_one_skipped_row_for_all_rungs() -> None:
 
 @pytest.mark.slow
 def test_an_assessment_goes_down_to_it_and_describes_the_search() -> None:
-    small = default_settings(Family(Dependency.LABEL), calls=256, inputs=32)
+    small = default_settings(Family(Dependency.LABEL), floors=(0.0, 0.5), calls=256, inputs=32)
+    small = small.without_positions()
     report = assess(
         half_classifier(),
         halves(),

@@ -207,7 +207,9 @@ def test_stress_is_seeded_and_survives_losses_of_zero() -> None:
     )
     assert first == again
     assert (first.low, first.high) != (other.low, other.high)
-    for row in estimate_stress(of_losses(40), losses, np.zeros(40), 0.9):
+    rows = estimate_stress(of_losses(40), losses, np.zeros(40), 0.9)
+    assert rows
+    for row in rows:
         assert np.isfinite([row.low, row.value, row.high]).all()
 
 
@@ -256,7 +258,9 @@ def test_prob_acc_is_flagged_where_no_failure_shows_too_little(confidence: float
     """Where the exact lower bound of an input that never failed is not above 1 - gamma."""
     for draws in (*range(1, 120), 200, 229, 230, 298, 299, 458, 459):
         shown = (1 - confidence) ** (1 / draws)
-        for row in estimate_prob_acc(tally([draws], [True], draws), confidence):
+        rows = estimate_prob_acc(tally([draws], [True], draws), confidence)
+        assert len(rows) == len(GAMMAS)
+        for row in rows:
             assert row.gamma is not None
             assert row.flags == (() if shown >= 1 - row.gamma else (UNRESOLVED,))
 

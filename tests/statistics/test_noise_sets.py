@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -127,6 +127,7 @@ def test_the_dual_is_tight_for_patterns_that_break_all_or_nothing(
 
 
 @every_set
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6))
 def test_scores_lie_in_0_to_1_and_the_dual_rises_with_their_mean(
     noise: NoiseSet, seed: int
@@ -152,6 +153,7 @@ def divergence(noise: NoiseSet, q: FloatArray, p: FloatArray) -> float:
 
 
 @pytest.mark.parametrize("noise", [each for each in SETS if each.kind != "offset"], ids=str)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6))
 def test_no_noise_of_the_set_is_worse_than_its_dual(noise: NoiseSet, seed: int) -> None:
     """Noise that leans towards bad patterns as far as the set allows, in a random direction."""

@@ -19,6 +19,7 @@ def test_every_member_comes_after_those_it_starts_from() -> None:
 
 def test_nearest_are_not_inside_each_other() -> None:
     members = add_walked(Member(0.0, k, JOINT) for k in (3, 7, 12))
+    assert any(find_parents(member, members) for member in members)
     for member in members:
         near = find_parents(member, members)
         assert all(is_inside(each, member) for each in near)

@@ -412,6 +412,7 @@ def test_the_command_line_uses_what_a_package_adds(tmp_path: Path, installed: Pa
         "0.1",
         "--out",
         "run",
+        "--no-page",
     ]
     done = run_nppr(tmp_path, [installed], "assess", *words, "--sources", "uniform,stripes:width=4")
     assert done.returncode == 0, done.stderr
@@ -435,7 +436,7 @@ def test_a_package_that_fails_stops_only_a_run_that_names_it(
     place.mkdir()
     points = {"nppr.sources": {"broken": "broken_source:Broken"}}
     install(place, "broken-source", points, broken_source="import no_such_module_at_all")
-    words = ["--inputs", "30", "--draws", "2"]
+    words = ["--inputs", "30", "--draws", "2", "--no-page"]
     done = run_nppr(tmp_path, [place], "assess", *words, "--sources", "uniform", "--out", "run")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.json").is_file()

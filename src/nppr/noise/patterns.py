@@ -3,7 +3,7 @@
     wave          sign cos(2 pi (f_y y / H + f_x x / W) + phase)
     checkerboard  sign cos(2 pi f_y y / H + phase) sign cos(2 pi f_x x / W + phase)
 
-Each is multiplied by the sign of a colour, so that channels change together (grey) or against each other.
+Each is multiplied by the signs of a colour: channels change together (grey) or against each other.
 Signals have frequencies along their one axis.
 """
 

@@ -48,7 +48,7 @@ def has_positions(shape: tuple[int, ...]) -> bool:
 
 
 def _count_corners(shape: tuple[int, ...]) -> int:
-    return min(MOST_CORNERS, 2 ** min(shape[0], 10))
+    return min(MOST_CORNERS, 1 << min(shape[0], 10))
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ CORNER = 1.5
 SCORED_SCALE = 0.1
 """Scale of a step in the linear filter of stationary noise, in a search without gradients."""
 
-LATENT_CHANNELS, HIDDEN_CHANNELS, GAIN = 8, 16, 3.0
+LATENT_CHANNELS, HIDDEN_CHANNELS, GAIN = 4, 8, 3.0
 """White channels that stationary noise is made from, channels between, and the factor before tanh."""
 
 
@@ -89,7 +89,7 @@ class Upsampler(nn.Module):
         """Return the latent means `(K, D)` that a fit starts from, given random ones."""
         return means
 
-    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+    def scored_parameters(self) -> list[tuple[Tensor, float]]:
         """Return the parameters that a search without gradients moves, with the scale of a step."""
         return []
 
@@ -205,8 +205,9 @@ class White(Upsampler):
 class Stationary(Upsampler):
     """Two convolutions of white noise beside a linear one, with circular padding.
 
-    A value depends on the latent vectors of a window of `length` pixels per side, so that values at least
-    `length` apart are independent. Shifts of the image shift the latent vectors, whose law is the same.
+    A value depends on the latent vectors of a window of `length` pixels per side, so that values at
+    least `length` apart are independent. A shift of the latent noise, whose law is the same everywhere,
+    shifts the image.
     """
 
     def __init__(self, family: Family, shape: Shape) -> None:
@@ -217,25 +218,26 @@ class Stationary(Upsampler):
         inner = self.length + 1 - outer
         self.inner = self._convolution(LATENT_CHANNELS, HIDDEN_CHANNELS, inner)
         self.outer = self._convolution(HIDDEN_CHANNELS, channels, outer)
-        self.linear = self._convolution(LATENT_CHANNELS, channels, self.length)
+        self.linear = self._convolution(LATENT_CHANNELS, channels, inner)
 
     def forward(self, latent: Tensor) -> Tensor:
         field = latent.reshape(-1, *self.shape[1:], self.latent_dim).movedim(-1, -3)
         hidden = torch.relu(self._convolve(self.inner, field))
         values = self._convolve(self.outer, hidden) + self._convolve(self.linear, field)
-        return (GAIN * values).unflatten(0, latent.shape[:-1])
+        image: Tensor = (GAIN * values).unflatten(0, latent.shape[:-1])
+        return image
 
     def start_means(self, means: Tensor) -> Tensor:
         """Return zeros: the noise has no preferred sign."""
         return torch.zeros_like(means)
 
-    def scored_parameters(self) -> list[tuple[nn.Parameter, float]]:
+    def scored_parameters(self) -> list[tuple[Tensor, float]]:
         """Return the linear filter; the rest has too many parameters."""
         return [(self.linear.weight, SCORED_SCALE)]
 
     def _convolution(self, inputs: int, outputs: int, side: int) -> nn.Conv2d:
-        sides = tuple(min(side, whole) for whole in self.shape[1:])
-        return nn.Conv2d(inputs, outputs, sides)
+        _, height, width = self.shape
+        return nn.Conv2d(inputs, outputs, (min(side, height), min(side, width)))
 
     @staticmethod
     def _convolve(convolution: nn.Conv2d, field: Tensor) -> Tensor:

@@ -149,7 +149,7 @@ class SearchSettings:
     per_input_calls: int = 20
     preset: str = "nppr"
     has_positions: bool = True
-    """Whether a perturbation has positions, as those of images and signals do: else it has no structure."""
+    """Whether a perturbation has positions, as that of an image: otherwise it has no structure."""
     method: str = AUTO
     """By gradients of the classifier, by scores (its answers alone), or whichever it allows."""
 
@@ -353,8 +353,8 @@ def paper_settings(
 class Stage:
     """One fit of the walk: a family, its parents, its recipe, steps and restarts.
 
-    Noise of a parent is in the set of the stage, so it may be kept. The stage starts from a parent of its
-    own structure.
+    Noise of a parent is in the set of the stage, so it may be kept. The stage starts from a parent of
+    its own structure.
 
     The restarts take a round of steps each, and the best of them further rounds until one gains little.
     `steps` are those of all restarts and rounds.

@@ -94,7 +94,8 @@ def scan_box(
 ) -> KnownPoints:
     """Classify some inputs at points all over the box, in at most `most_calls` forward passes.
 
-    A score is 1 for a correct answer and 0 for a wrong one, and a little less the larger the margin. With a floor every point is mixed with uniform parameters, as the noise is.
+    A score is 1 for a correct answer and 0 for a wrong one, and a little less the larger the margin.
+    With a floor every point is mixed with uniform parameters, as the noise is.
     """
     assert budget.transform is not None
     shape = (len(budget.transform.box), 1, 1)
@@ -137,7 +138,7 @@ def scan_dictionary(
     stationary: Distribution | None,
     seed: int,
 ) -> KnownPoints:
-    """Score the dictionary of patterns, and draws of stationary noise that was found, as fixed patterns."""
+    """Score the dictionary of patterns, and draws of stationary noise as fixed patterns."""
     device = classifier.device
     more: tuple[Tensor, ...] = ()
     if stationary is not None:

@@ -35,7 +35,7 @@ from nppr.sources.stress import Stress
 __all__ = [
     "ALL", "CW", "JPEG", "NPPR", "PGD", "SOURCES", "AutoAttack", "Bound", "Brightness", "ClassicPGD",
     "Clean",
-    "Gaussian", "Guidance", "Laplace", "MotionBlur", "Patterns", "SaltAndPepper", "Scan", "Source", "Stress",
-    "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
-    "parse_sources", "references", "share_error", "sources_in", "split_search",
+    "Gaussian", "Guidance", "Laplace", "MotionBlur", "Patterns", "SaltAndPepper", "Scan", "Source",
+    "Stress", "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources",
+    "option_defaults", "parse_sources", "references", "share_error", "sources_in", "split_search",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The worst fixed pattern of a dictionary, found by forward passes alone.
 
-Waves and checkerboards of all frequencies, phases and colours (`noise/patterns.py`) are scored on inputs
-of the fit split; those that leave the fewest correct are scored on more inputs, in three rounds.
+Waves and checkerboards of all frequencies, phases and colours (`noise/patterns.py`) are scored on a few
+inputs of the fit split. Those that leave the fewest correct are scored on more inputs, in three rounds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AT_ONCE = 64
 class PatternScan:
     """The worst patterns `(G, C, H, W)`, and the loss of each on every input, `(G, N)`.
 
-    A score is the probability that the classifier gives to the right answer, plus 1 if it is its answer.
+    A score is the probability that the classifier gives the right answer, plus 1 if it answers so.
     """
 
     patterns: Tensor
@@ -171,7 +171,7 @@ class Patterns(Source, kind="patterns"):
         device: torch.device | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> PatternsOn:
-        """Return the source for a classifier; it looks for the pattern when it is first asked for it."""
+        """Return the source for a classifier; it is fitted when it is first asked for a pattern."""
         if not len(split):
             raise NoFitDataError("the fit split must hold inputs for `patterns`, got none.")
         return PatternsOn(self.budget, self, classifier, split, seed, device, progress)

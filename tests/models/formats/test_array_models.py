@@ -136,7 +136,7 @@ def test_a_server_that_is_gone_stops_the_run_and_resume_ends_it_alike(
             sources="nppr,uniform,pgd",
             search=search,
             **grouped(
-                inputs=40,
+                inputs=20,
                 fit_inputs=300,
                 select_inputs=100,
                 draws=16,

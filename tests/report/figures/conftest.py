@@ -75,7 +75,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     assess(
         budget=Budget.linf(0.2),
         sources="nppr,uniform,pgd:steps=2",
-        search=default_settings(Family(components=3), calls=1024, inputs=64),
+        search=default_settings(
+            Family(components=3), floors=(0.0, 0.5), calls=1024, inputs=64
+        ).without_positions(),
         measure=measure,
         run=Run(out=out),
     )

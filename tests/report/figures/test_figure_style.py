@@ -55,10 +55,9 @@ def test_rows_look_different_and_have_a_hue_of_their_metric() -> None:
         "nppr:joint:floor=0.5 (lowest of the set)",
     }  # fmt: skip
     assert len(set(looks.values())) == len(looks)
-    for row in report.numbers:
-        if row.name in looks:
-            metric = row.metric if row.metric in HUES else None
-            assert metric is None or looks[row.name].colour in HUES[metric]
+    known = [row for row in report.numbers if row.name in looks and row.metric in HUES]
+    assert {row.metric for row in known} >= {Metric.PR, Metric.AR, Metric.NPPR}
+    assert [row.name for row in known if looks[row.name].colour not in HUES[row.metric]] == []
     rows = [
         row.with_subject(source=f"mine:{number}")
         for number in range(20)

@@ -205,6 +205,7 @@ def test_classes_are_means_of_their_inputs() -> None:
     report, per_input = made_report()
     bars = classes_of(report, per_input, "nppr:joint")
     lines = per_input.of("nppr:joint")
+    assert bars
     assert [bar.rate for bar in bars] == sorted(bar.rate for bar in bars)
     for bar in bars:
         own = (lines["label"] == bar.label) & (lines["clean_correct"] == 1)
