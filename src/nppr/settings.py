@@ -207,26 +207,14 @@ def one_of(valid: Collection[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-@dataclass(frozen=True, eq=False)
-class GivenArray:
-    """An array of Python among the settings; files show the word for it."""
-
-    values: Any
-
-    def __str__(self) -> str:
-        return "an array"
+def name_frames(value: Any) -> str | None:
+    """Return the path of frames, or words for an array of Python, for files."""
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str | Path) else "an array"
 
 
-def keep_frames(value: Any) -> str | GivenArray | None:
-    """Return a path as text, and an array as it was given."""
-    if value is None or isinstance(value, GivenArray):
-        return value
-    return str(value) if isinstance(value, str | Path) else GivenArray(value)
-
-
-Frames = Annotated[
-    Any, BeforeValidator(keep_frames), PlainSerializer(lambda x: x and str(x), str | None)
-]
+Frames = Annotated[Any, PlainSerializer(name_frames, str | None)]
 Count = Annotated[int | None, whole()]
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
 Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]

@@ -122,7 +122,7 @@ def test_unsuitable_files_are_refused_and_nothing_is_unpickled(
         "short.npy": "announced",
         "huge.npy": "is refused: huge.npy",
         "two.npz": "must hold one array, got a, b",
-        "few": "at least 10 frames of the same scene, got 0",
+        "few": "must hold images, got none in 'few'",
         "mixed": "images of one size",
         "absent": "must be a folder of images, a .npy or a .npz, got 'absent'",
         "absent.npy": "absent.npy is missing",

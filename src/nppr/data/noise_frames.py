@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nppr.data.array_files import read_only_array
 from nppr.data.data_set import Data
 from nppr.data.file_trees import FolderFiles
-from nppr.data.image_sets import FileImages, in_one_frame, is_image
+from nppr.data.image_sets import FileImages, is_image
 from nppr.errors import DataError
 
 FEWEST_FRAMES = 10
@@ -67,12 +67,11 @@ def _read_path(path: Path, data: Data) -> NDArray[Any]:
         return read_only_array(path)
     files = FolderFiles.of(path)
     names = [name for name in files.names if is_image(name)]
-    _require_count(len(names))
+    if not names:
+        raise DataError(f"`noise-samples` must hold images, got none in {str(path)!r}.")
     images = FileImages(files, names)
     frame = images.first_frame()
-    _require_channels((frame.channels, frame.height, frame.width), frame.channels, data)
-    _require_size((len(names), frame.channels, frame.height, frame.width))
-    (images,) = in_one_frame([images], None)  # type: ignore[assignment]
+    _require_shape((len(names), frame.channels, frame.height, frame.width), data)
     return images.load(np.arange(len(names))).numpy()
 
 
@@ -86,17 +85,10 @@ def _remove_mean(stored: NDArray[Any], data: Data) -> NoiseFrames:
     if stored.dtype.kind not in "fiu":
         raise DataError(f"`noise-samples` must be numbers, got {stored.dtype}.")
     frames = _as_images(stored, data)
-    _require_count(len(frames))
-    _require_size(frames.shape)
-    low, width = np.zeros(1), np.ones(1)
-    if data.layout is not None:
-        low = np.array(data.layout.low)
-        width = np.array(data.layout.high) - low
-    elif frames.dtype == np.uint8:
-        width = np.full(1, 255.0)
-    ends = (each.reshape(-1, 1, 1).astype(np.float32) for each in (low, width))
-    start, whole = ends
-    unit = (frames.astype(np.float32) - start) / whole
+    most = 255.0 if frames.dtype == np.uint8 else 1.0
+    ends = (data.layout.low, data.layout.high) if data.layout else ((0.0,), (most,))
+    start, end = (np.array(each, np.float32).reshape(-1, 1, 1) for each in ends)
+    unit = (frames.astype(np.float32) - start) / (end - start)
     if not np.isfinite(unit).all():
         raise DataError("`noise-samples` must be finite, got NaN or infinite numbers.")
     if np.abs(unit).max() > 1 + 1e-6:
@@ -125,29 +117,25 @@ def _as_images(stored: NDArray[Any], data: Data) -> NDArray[Any]:
         )
     if stored.shape[1] != channels and stored.shape[3] == channels:
         stored = np.moveaxis(stored, -1, 1)
-    _require_channels(stored.shape[1:], stored.shape[1], data)
+    _require_shape(stored.shape, data)
     return stored
 
 
-def _require_count(frames: int) -> None:
-    if frames < FEWEST_FRAMES:
+def _require_shape(shape: tuple[int, ...], data: Data) -> None:
+    """Raise `DataError` for too few or too many frames `(N, C, H, W)`, or other channels."""
+    found = " x ".join(map(str, shape[1:]))
+    if shape[0] < FEWEST_FRAMES:
         raise DataError(
             f"`noise-samples` must hold at least {FEWEST_FRAMES} frames of the same scene, got"
-            f" {frames}."
+            f" {shape[0]}."
         )
-
-
-def _require_channels(shape: tuple[int, ...], channels: int, data: Data) -> None:
-    if channels != data.shape[0]:
+    if shape[1] != data.shape[0]:
         raise DataError(
             f"`noise-samples` must have the channels of the data, {data.shape[0]}, got frames of"
-            f" {' x '.join(map(str, shape))}. Take frames as the inputs were taken."
+            f" {found}. Take frames as the inputs were taken."
         )
-
-
-def _require_size(shape: tuple[int, ...]) -> None:
     if math.prod(shape) > MOST_NUMBERS:
         raise DataError(
-            f"`noise-samples` must hold at most {MOST_NUMBERS:,} numbers, got"
-            f" {' x '.join(map(str, shape))}. Crop the frames, or give fewer."
+            f"`noise-samples` must hold at most {MOST_NUMBERS:,} numbers, got {shape[0]} x {found}."
+            " Crop the frames, or give fewer."
         )

@@ -34,7 +34,7 @@ from nppr.search.search import (
     fit_inputs,
 )
 from nppr.search.search_settings import SCORES, SearchSettings, Stage, walk
-from nppr.settings import GivenArray, KeywordsT, Measure, Run, Search, refuse_misplaced
+from nppr.settings import KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.base import PASSES_PER_CALL
 from nppr.sources.noise_samples import NoiseSamples
@@ -141,14 +141,11 @@ def assess_resolved(
     rivals = distributions if settled_search.method == SCORES else ()
     searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
     if settings.noise_samples is not None:
-        given_frames = settings.noise_samples
-        chosen.append(
-            NoiseSamples.from_frames(
-                given_frames.values if isinstance(given_frames, GivenArray) else given_frames,
-                data, budget, confidence=settings.confidence, one_radius=not settings.radii,
-            )
+        frames = NoiseSamples.from_frames(
+            settings.noise_samples, data, budget, confidence=settings.confidence,
+            one_radius=not settings.radii,
         )  # fmt: skip
-        check_unique(chosen)
+        chosen.append(frames)
     fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
     if settings.evaluate_all and fitted:
         raise SpecError(

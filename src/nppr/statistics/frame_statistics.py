@@ -1,21 +1,14 @@
 """The structure of measured noise: how white and how stationary frames of one constant scene are.
 
-`noise` holds N frames `(N, C, H, W)` minus their mean over the frames, so that everything the frames
-share is gone: the scene and the fixed pattern of the sensor. Frames are the sampling unit. They are
-taken to be independent of each other; positions inside a frame are not.
+Frames are the sampling unit, taken as independent. With a_f(h) the mean of e(x) e(x + h) in frame f,
+channels scaled to variance 1, the autocorrelation is `rho(h) = mean_f a_f(h) / mean_f a_f(0)`. Its
+standard error comes from `a_f(h) - rho(h) a_f(0)` over the N frames, and is at least that of white noise.
+Intervals are Student's t, N - 1 degrees of freedom, Bonferroni over lags, directions and channels.
 
-**Autocorrelation.** With a_f(h) the mean of e(x) e(x + h) over the positions of frame f, channels
-scaled to variance 1, `rho(h) = mean_f a_f(h) / mean_f a_f(0)`. Its standard error comes from
-`a_f(h) - rho(h) a_f(0)` over the frames, and is at least that of white noise, 1 / sqrt(N P_h) with P_h
-products per frame. The interval is that of Student's t with N - 1 degrees of freedom.
-With Bonferroni's correction all lags, directions and pairs of channels hold together, approximately:
-`python benchmarks/noise_samples.py` measures the coverage.
-
-**Stationarity.** With d_k the M = floor(N / 2) differences of disjoint pairs of frames, the maps
-`s_k = d_k^2 - mean(d_k^2)` are independent, and if no position is noisier than another their mean is 0.
-Then `T = sum_{k < l} <s_k, s_l>` is 0 on average. Its null distribution comes from random signs of the
-maps (wild bootstrap). The maps count at full resolution, which finds single noisy pixels, and averaged
-over blocks, which finds slow changes.
+Stationarity: with d_k the differences of disjoint pairs of frames and `s_k = d_k^2 - mean(d_k^2)`,
+`sum_{k < l} <s_k, s_l>` is 0 on average if all positions have the same variance. Random signs of
+s_k give its null distribution (wild bootstrap). Maps count at full resolution, which finds single
+pixels, and averaged over blocks, which finds slow changes. docs/noise.md states what all this holds for.
 """
 
 from __future__ import annotations
