@@ -2,13 +2,13 @@
 
 Frames are the sampling unit, taken as independent. With a_f(h) the mean of e(x) e(x + h) in frame f,
 channels scaled to variance 1, the autocorrelation is `rho(h) = mean_f a_f(h) / mean_f a_f(0)`. Its
-standard error comes from `a_f(h) - rho(h) a_f(0)` over the N frames, and is at least that of white noise.
+standard error comes from `a_f(h) - rho(h) a_f(0)` over the N frames, at least that of white noise.
 Intervals are Student's t, N - 1 degrees of freedom, Bonferroni over lags, directions and channels.
 
 Stationarity: with d_k the differences of disjoint pairs of frames and `s_k = d_k^2 - mean(d_k^2)`,
 `sum_{k < l} <s_k, s_l>` is 0 on average if all positions have the same variance. Random signs of
 s_k give its null distribution (wild bootstrap). Maps count at full resolution, which finds single
-pixels, and averaged over blocks, which finds slow changes. docs/noise.md states what all this holds for.
+pixels, and averaged over blocks, which finds slow changes. docs/noise.md states what it holds for.
 """
 
 from __future__ import annotations
