@@ -72,7 +72,7 @@ class Structure:
     """Whether only images and signals can have it: tables and transformations have no positions."""
     components: Callable[[tuple[int, ...]], int] | None = None
     """Components of its mixture for a shape (C, H, W); None: as many as the settings say."""
-    share: int = 10
+    share: int = 12
     """Calls of its stages, relative to those of others."""
     scored_rate: float = 0.0
     """Step of a search without gradients, if it has a recipe of its own."""
@@ -106,7 +106,7 @@ STRUCTURES = {
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
             components=_count_corners,
-            share=2,
+            share=6,
             scored_rate=0.1,
             recipe={**_SMOOTH, "rate": 5e-2, "head_rate": 5e-2},
         ),
@@ -119,7 +119,7 @@ STRUCTURES = {
             inside=(ANY,),
             rungs=(Dependency.INDEPENDENT, Dependency.LABEL),
             needs_positions=True,
-            share=5,
+            share=10,
             scored_rate=0.02,
             recipe={**_SMOOTH, "rate": 1e-2, "head_rate": 1e-2},
         ),

@@ -256,10 +256,7 @@ class NoiseSearch:
         seed: int,
         file: Callable[[int], StateFile | None],
     ) -> FinishedStage:
-        """Try the restarts for one round, double the steps until that gains little, and choose.
-
-        Every round starts again: a long fit finds worse noise than several short ones in a row.
-        """
+        """Try the restarts for one round, continue the best until a round gains little, and choose."""
         inputs, _ = self.find_inputs()
         judge = self._judge()
         before = self._judged(stage, parents, judge)
@@ -280,8 +277,11 @@ class NoiseSearch:
             if gain < FLAT:
                 break
             own = derive_seed(seed, "fit/restart", number, 0) & 0x7FFFFFFF if number else seed
-            made = start(stage, parent, inputs, self.shape, self.data.classes, own)
-            if number >= stage.restarts - 1:
+            if chosen and number >= stage.restarts:
+                made = copy.deepcopy(chosen[1].distribution)
+            else:
+                made = start(stage, parent, inputs, self.shape, self.data.classes, own)
+            if number == stage.restarts - 1:
                 known = self._find_known(stage, made.to(self.classifier.device))
             state = self._fit(stage, made, steps, own, file(number))
             candidate = self._judge_round(stage, state, judge)
@@ -289,7 +289,8 @@ class NoiseSearch:
             if chosen and number >= stage.restarts:
                 gain = paired_gain(chosen[0], candidate)
             if chosen is None or candidate.value < chosen[0].value:
-                chosen = candidate, state
+                before_it = chosen[1] if chosen and number >= stage.restarts else None
+                chosen = candidate, _continued(before_it, state)
         assert chosen is not None
         tried = sorted(values[: stage.restarts])
         curve = SearchCurve(
@@ -520,6 +521,13 @@ class NoiseSearch:
                 fingerprint=self.described.fingerprint if self.described else None,
             ),
         )
+
+
+def _continued(before: FitState | None, last: FitState) -> FitState:
+    """Return the state of a fit with the history of the fit that it continued."""
+    if before is None:
+        return last
+    return replace(last, loss=before.loss + last.loss, pr=before.pr + last.pr)
 
 
 def fit_inputs(known: int, calls: int) -> int:
