@@ -688,12 +688,6 @@ class FamilySettings(Group):
         Panel.SEARCH,
     )
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
-    correlation_length: int | None = option(
-        None,
-        "Distance in pixels beyond which the values of stationary noise are independent. Default: 9,"
-        " or a third of the shorter side if that is less.",
-        Panel.NOISE,
-    )
     min_std: float | None = option(
         None,
         "Least standard deviation of a latent coordinate; up-sampling and squashing may leave less."
@@ -731,7 +725,6 @@ class FamilySettings(Group):
             min_std=min_std if self.min_std is None else self.min_std,
             floor=floor,
             structure=structure,
-            correlation_length=self.correlation_length,
         )
 
 
@@ -747,7 +740,8 @@ class Search(FamilySettings, Keywords):
     `method`: gradients, scores (from the answers alone) or auto.
     `preset`: nppr, or paper (the recipe of the paper as published).
     `dependency`: how far down the ladder to go: independent, label, input, joint or per-input.
-    `structure`: what the noise is made of (docs/noise.md).
+    `structure`: what the noise is made of: white, stationary or any (docs/noise.md).
+    `correlation_length`: that of stationary noise in pixels.
     `floor`: the least randomness rho, one value or several.
     `components`, `covariance`, `upsampler`, `grid`, `latent_dim`, `hidden_dim`, `label_dim`, `min_std`:
     the family of the noise (docs/noise.md).
@@ -771,6 +765,12 @@ class Search(FamilySettings, Keywords):
         ANY,
         f"Structure of the noise: {', '.join(STRUCTURES)}; any is not restricted.",
         Panel.ADVANCED,
+    )
+    correlation_length: int | None = option(
+        None,
+        "Distance in pixels beyond which the values of stationary noise are independent. Default: 9,"
+        " or a third of the shorter side if that is less.",
+        Panel.NOISE,
     )
     floor: Numbers = option(None, f"{FLOOR_HELP} Default: 0.", Panel.NOISE)
     components: int | None = option(
@@ -839,21 +839,21 @@ class Search(FamilySettings, Keywords):
             require_one_of("dependency", self.dependency, known)
         asked = self.dependency
         rung = choose_rung(self.preset) if asked is None else Dependency(asked)
+        if self.structure in STRUCTURES and asked is None:
+            rung = [each for each in rung.path if each in STRUCTURES[self.structure].rungs][-1]
         if self.per_input_calls and rung.is_fitted:
             wrong = "--preset paper" if self.is_paper else f"--dependency {rung}"
             raise SpecError(
                 f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
             )
         components = PAPER_COMPONENTS if self.is_paper else Family.components
-        if self.structure in STRUCTURES and asked is None:
-            rung = [each for each in rung.path if each in STRUCTURES[self.structure].rungs][-1]
         family = self.family(
             rung.fitted,
             components if self.components is None else self.components,
             self.covariance,
             self.upsampler,
             structure=self.structure,
-        )
+        ).with_(correlation_length=self.correlation_length)
         chosen: dict[str, Any] = {
             "calls": self.calls,
             "seeds": self.seeds if self.is_typed("seeds") else work.seeds,

@@ -31,6 +31,7 @@ from nppr.doctor.result_checks import check_results
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY, STATIONARY, WHITE
 from nppr.report.model import Flag
 from nppr.report.number import CleanSubject, LearnedSubject, NoiseSubject, Number
 from nppr.run.make_numbers import make_numbers
@@ -70,9 +71,17 @@ def name_of(floor: float, fit_seed: int | None) -> str:
     return ":".join(["nppr", *ends])
 
 
-def learned(floor: float = 0.0, fit_seed: int | None = None) -> Source:
-    found = Stray(BUDGET, 0.0, name_of(floor, fit_seed))
+def learned(
+    floor: float = 0.0,
+    fit_seed: int | None = None,
+    rung: Dependency = Dependency.LABEL,
+    structure: str = ANY,
+    name: str = "",
+) -> Source:
+    found = Stray(BUDGET, 0.0, name or name_of(floor, fit_seed))
     found.metric = Metric.NPPR
+    found.dependency, found.structure = rung, structure
+    found.floor, found.fit_seed = floor, fit_seed
     return found
 
 
@@ -312,6 +321,31 @@ def test_repeated_searches_are_compared_with_but_not_flagged() -> None:
     assert check({free: rates(0.6), other: rates(0.9), noise: rates(0.7)}, entries) == []
     above = {free: rates(0.6), other: rates(0.9), learned(0.5, 1): rates(0.5)}
     assert named(check(above, [*entries, entry(0.5, 1)])) == [(NPPR_ABOVE_PARENT, "nppr")]
+
+
+CELLS = {
+    (rung, structure): learned(0.0, None, rung, structure, f"{rung}-{structure}")
+    for rung in (Dependency.INDEPENDENT, Dependency.LABEL)
+    for structure in (WHITE, STATIONARY, ANY)
+}
+
+
+@pytest.mark.parametrize("inner", CELLS)
+@pytest.mark.parametrize("outer", CELLS)
+def test_a_cell_above_a_cell_inside_it_is_flagged(
+    inner: tuple[Dependency, str], outer: tuple[Dependency, str]
+) -> None:
+    order = [WHITE, STATIONARY, ANY]
+    deeper = outer[0].depth >= inner[0].depth
+    nested = deeper and order.index(outer[1]) >= order.index(inner[1]) and inner != outer
+    found = check({CELLS[inner]: rates(0.5), CELLS[outer]: rates(0.6)})
+    expected = [(NPPR_ABOVE_PARENT, CELLS[outer].name)] if nested else []
+    assert named(found) == expected
+    words = f"10.0 percentage points above {CELLS[inner].name} on the evaluate split"
+    assert [words in flag.message for flag in found] == [True] * len(expected)
+    # Ties and differences within chance are fine.
+    assert check({CELLS[inner]: rates(0.5), CELLS[outer]: rates(0.5)}) == []
+    assert check({CELLS[inner]: rates(0.5), CELLS[outer]: rates(0.52, 0.3)}) == []
 
 
 def test_what_learned_noise_looks_like() -> None:

@@ -47,7 +47,8 @@ def make_speckle(_family: Family, shape: Shape) -> Speckle:
 SPECKLE = Structure(
     name="speckle",
     meaning="independent at every position",
-    threat="speckle",
+    example="speckle",
+    epithet="worst speckle",
     sampler=f"{__name__}:make_speckle",
     inside=(ANY,),
     rungs=(Dependency.INDEPENDENT, Dependency.LABEL),

@@ -12,6 +12,7 @@ from nppr.report.evidence import (
     EVIDENCE,
     Evidence,
     NoiseDraws,
+    NoiseLook,
     Worst,
     read_evidence,
     write_evidence,
@@ -41,9 +42,23 @@ DRAWS = NoiseDraws(
 )
 
 
+LOOK = NoiseLook(
+    source="nppr:label:white",
+    index=torch.tensor(3),
+    label=torch.tensor(0),
+    taken_for=torch.tensor(1),
+    clean=torch.zeros(1, 8, 8, dtype=torch.uint8),
+    perturbed=torch.ones(1, 8, 8, dtype=torch.uint8),
+    sample=torch.rand(1, 4, 4).half(),
+    spectrum=torch.rand(8, 6),
+    histogram=torch.rand(33),
+    span=torch.tensor(1.0),
+)
+
+
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     full = replace(DRAWS, source="nppr", projected=torch.rand(3, 5))
-    write_evidence(tmp_path, Evidence((WORST,), (DRAWS, full)))
+    write_evidence(tmp_path, Evidence((WORST,), (DRAWS, full), looks=(LOOK,)))
     found = read_evidence(tmp_path)
     assert found is not None
     assert [each.source for each in found.worst] == ["pgd"]
@@ -52,6 +67,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         (WORST, found.worst[0]),
         (DRAWS, found.draws[0]),
         (full, found.draws[1]),
+        (LOOK, found.looks[0]),
     ]
     for before, after in pairs:
         for each in fields(before):

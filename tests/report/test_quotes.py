@@ -43,7 +43,8 @@ def test_an_upper_bound_is_quoted_with_its_upper_end_and_its_scope(report: Repor
     assert value is not None
     assert text == (
         "Under the worst admissible noise (nppr:joint:floor=0.5, the noise may depend on the input and"
-        " its true label, rho 0.5), the fraction of correct draws is"
+        " its true label and is of any structure, even one fixed pattern, rho 0.5), the fraction of"
+        " correct draws is"
         f" at most {percent(high, 'at-most')} % with 95 % confidence ({percent(value)} % observed)"
         ": resnet20 on pictures, linf 8/255; 103 clean-correct inputs, 20 draws each; the population"
         " they were drawn from; betting."

@@ -22,7 +22,9 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
-from nppr.report.evidence import Evidence, NoiseDraws, Worst
+from nppr.noise.structures import ANY, STATIONARY, WHITE
+from nppr.noise.upsample import Stationary
+from nppr.report.evidence import Evidence, NoiseDraws, NoiseLook, Worst
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import _describe_components, collect_draws, collect_evidence
 from nppr.run.resolve import Resolved
@@ -161,6 +163,62 @@ def evidence(case: Case) -> Evidence:
     sources = [Gaussian(case.budget), Uniform(case.budget), PGD(case.budget)]
     learned = [case.learned(Dependency.JOINT), case.learned(Dependency.JOINT, 0.5)]
     return case.collected(sources, learned)
+
+
+def looks_of(
+    case: Case, structures: Sequence[str] = (WHITE, STATIONARY, ANY), micro_batch: int | None = None
+) -> list[NoiseLook]:
+    """The looks of Gaussian noise and of learned noise of every structure."""
+    learned = []
+    for structure in structures:
+        torch.manual_seed(0)
+        family = Family(Dependency.INDEPENDENT, structure=structure, correlation_length=3)
+        made = Distribution(family, case.shape, case.data.classes, FEATURES)
+        if isinstance(made.upsampler, Stationary):
+            nn.init.constant_(made.upsampler.linear.weight, 1.0)  # a mean over neighbours
+        learned.append(learned_noise(made, case.budget))
+    found = case.collected([Gaussian(case.budget)], learned, micro_batch=micro_batch)
+    return list(found.looks)
+
+
+@pytest.mark.parametrize(
+    ("shape", "norm"), [((3, 8, 8), "linf"), ((1, 8, 8), "l2"), ((2, 1, 32), "linf")]
+)
+def test_looks_show_samples_spectra_and_values(shape: tuple[int, int, int], norm: str) -> None:
+    budget = Budget.linf(0.2) if norm == "linf" else Budget.l2(1.0)
+    case = made(shape=shape, budget=budget)
+    gaussian, white, stationary, _free = looks = looks_of(case)
+    assert [each.source for each in looks] == [
+        "gaussian", "nppr:independent:white", "nppr:independent:stationary", "nppr:independent"
+    ]  # fmt: skip
+    assert len({int(each.index) for each in looks}) == 1
+    for each in looks:
+        torch.testing.assert_close(each.clean, gaussian.clean)
+        assert not torch.equal(each.perturbed, each.clean)
+        assert float(each.sample.abs().max()) <= 1.001
+        assert float(each.histogram.sum()) == pytest.approx(1, abs=1e-5)
+        assert each.spectrum.shape == shape[1:]
+        assert float((10**each.spectrum).mean()) == pytest.approx(1, abs=1e-3)
+
+    def flatness(look: NoiseLook) -> float:
+        return float(look.spectrum.flatten().sort().values[1:-1].std())
+
+    assert flatness(gaussian) < 0.15
+    assert flatness(white) < 0.15
+    assert flatness(stationary) > 2 * flatness(white)
+
+
+def test_tables_have_no_looks() -> None:
+    case = made(shape=(6, 1, 1))
+    assert looks_of(case, [ANY]) == []
+
+
+def test_looks_do_not_depend_on_the_micro_batch(case: Case) -> None:
+    for one, other in zip(looks_of(case), looks_of(case, micro_batch=5), strict=True):
+        assert one.source == other.source
+        for field in fields(one)[1:]:
+            first, second = getattr(one, field.name), getattr(other, field.name)
+            torch.testing.assert_close(first, second, rtol=2e-3, atol=2e-3)
 
 
 def test_the_same_run_shows_the_same_whatever_the_micro_batch(

@@ -214,29 +214,23 @@ def test_restarts_and_rounds_take_exactly_the_calls_that_are_stated(
     assert gain <= FLAT or rounds == min(2, len(stage.rounds))
 
 
-def test_the_best_restart_takes_the_further_rounds() -> None:
+def test_rounds_start_again_with_twice_the_steps_and_the_lowest_is_kept() -> None:
     _, classifier = counted()
     reported: list[FitProgress] = []
     search = NoiseSearch(ALONE, classifier, halves(), Budget.linf(0.1), progress=reported.append)
     with rounds_end_below(-2):
-        record = search.complete(first_stage(ALONE, 24, 3), []).record
+        record = search.complete(first_stage(ALONE, 27, 3), []).record
     assert [(each.step, each.steps) for each in reported] == [
-        *[(step, 4) for _ in range(4) for step in range(1, 5)],
-        *[(step, 8) for step in range(1, 9)],
+        (step, steps) for steps in (3, 3, 3, 6, 12) for step in range(1, steps + 1)
     ]
     losses = tuple(each.loss for each in reported)
-    firsts = [losses[start : start + 4] for start in (0, 4, 8)]
-    assert len(set(firsts)) == 3, "every restart has a start of its own"
+    fits = [losses[start:end] for start, end in ((0, 3), (3, 6), (6, 9), (9, 15), (15, 27))]
+    assert len({fit[:3] for fit in fits}) == 5, "every fit has a start of its own"
     curve = record.curve
     assert curve is not None
     assert curve.restarts == tuple(sorted(curve.restarts))
     assert curve.rounds[0] == curve.restarts[0]
-    # A round that is not lower is left out of the noise and of its history.
-    kept = list(record.loss[:4])
-    assert tuple(kept) in firsts
-    for number, part in ((1, losses[12:16]), (2, losses[16:])):
-        kept += part if curve.rounds[number] < min(curve.rounds[:number]) else ()
-    assert record.loss == tuple(kept)
+    assert record.loss in fits
     assert record.all_calls is not None
     assert record.all_calls <= min(curve.rounds), "the noise is that of the lowest round"
 
@@ -304,7 +298,7 @@ def test_a_round_that_is_not_lower_is_undone(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(done.fitted.mixture.means, lowest)
 
 
-def test_a_child_that_gains_less_than_a_point_on_its_parent_takes_one_round() -> None:
+def test_a_child_that_gains_less_than_a_point_stops_after_two_rounds() -> None:
     _, classifier = counted()
     own = default_settings(Family(Dependency.LABEL), floors=(0.0,), inputs=4).without_positions()
     search = NoiseSearch(own, classifier, halves(), Budget.linf(1e-4))  # no noise does any harm
@@ -312,7 +306,7 @@ def test_a_child_that_gains_less_than_a_point_on_its_parent_takes_one_round() ->
     before = search.complete(parent, [])
     curve = search.complete(child, [before]).record.curve
     assert curve is not None
-    assert (len(curve.rounds), curve.flat, curve.calls) == (1, True, child.calls // 2)
+    assert (len(curve.rounds), curve.flat, curve.calls) == (2, True, child.calls_until(2))
 
 
 class Busy:

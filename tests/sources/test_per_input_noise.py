@@ -327,9 +327,9 @@ def test_an_assessment_goes_down_to_it_and_describes_the_search() -> None:
             assert row.value == rungs[name + floor].value
     own = rungs["nppr:per-input"]
     assert own.calls == 8
-    assert own.full == own.value  # all inputs are among the first hundred
-    assert own.half is not None
-    assert len(own.restarts) == 2
+    assert own.curve is not None
+    assert own.curve.rounds[-1] == own.value  # all inputs are among the first hundred
+    assert (len(own.curve.rounds), len(own.curve.restarts)) == (2, 2)
     assert rungs["nppr:label:floor=0.5"].smaller_radius is not None
     assert rungs["nppr:label"].smaller_radius is None
     assert {rungs[name].strongest for name in names} == {"uniform"}

@@ -165,7 +165,8 @@ def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_wit
 ) -> None:
     entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "dim", "model": "digits-cnn"}]
     entries[1] |= {"mean": "0.3", "std": "0.5"}
-    made = toy(classifiers=entries, data__0__inputs=200, grids__0__sources=[])
+    calls = {"fit__calls": 12_288}  # enough to be lower than its parent
+    made = toy(classifiers=entries, data__0__inputs=200, grids__0__sources=[], **calls)
     made["grids"][0] |= {
         "classifiers": ["cnn"],
         "targets": ["own", "dim"],

@@ -47,7 +47,8 @@ ONE_COMPONENT = _declare("one-component", _I,
     " inputs")
 NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
     "the distribution found is nearly one fixed perturbation for each input, on the rung independent"
-    " the same for all, like a camera that is mounted askew; a floor above 0 excludes it")
+    " the same for all, like a camera that is mounted askew; white and stationary noise, and a floor"
+    " above 0, exclude it")
 ATTACK_PARTS = _declare("attack-parts", _I,
     "these parts of AutoAttack need more classes; the other parts ran")
 _declare(UNRESOLVED, _I,

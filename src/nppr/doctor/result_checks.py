@@ -35,10 +35,11 @@ from nppr.doctor.flags import (
     STILL_FALLING,
     flag,
 )
+from nppr.noise.family import Family
 from nppr.report.model import Flag, Rung
 from nppr.report.number import CLEAN, MERGED, Number
 from nppr.report.printed_numbers import percent
-from nppr.search.search_record import DistributionRecord
+from nppr.search.search_record import DistributionRecord, SearchCurve
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import estimate_accuracy
@@ -49,8 +50,8 @@ FEWEST_BROKEN = 3  # despite the attack: at the border of a ball, some inputs br
 ONE_WEIGHT = 0.99
 LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; Uniform noise has 0.58
 FEWEST_JUDGED = 200  # clean-correct inputs that show a paired difference of 2 points
-FALL = 0.05  # difference between half and all of the calls that suggests a similar further fall
-APART = 0.04  # between searches with different random numbers
+APART = 0.03  # between searches with different random numbers
+_EVALUATED = "on the evaluate split"
 CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probability of 5 %
 
 
@@ -203,19 +204,30 @@ def check_ladder(
         if asked is not None and asked.is_short:
             short = f"{asked.calls:,} calls where {asked.needed_calls:,} are needed"
             yield flag(STARVED, short, rung.name)
-        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_JUDGED:
-            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_JUDGED} are needed"
-            yield flag(STARVED, few, rung.name)
-        if rung.half is not None and rung.full is not None and rung.half - rung.full > FALL:
-            half, full = f"{100 * rung.half:.1f} %", f"{100 * rung.full:.1f} %"
-            yield flag(STILL_FALLING, f"{half} with half of the calls, {full} with all", rung.name)
+        elif asked is not None and rung.curve and rung.select_inputs < FEWEST_JUDGED:
+            few = f"judged on {rung.select_inputs:,} inputs of the select split"
+            yield flag(STARVED, f"{few} where {FEWEST_JUDGED} are needed", rung.name)
+        if rung.curve and not rung.curve.flat and len(rung.curve.rounds) > 1:
+            yield flag(STILL_FALLING, _describe_fall(rung, rung.curve), rung.name)
         if rung.spread is not None and rung.spread > APART and not rung.restarts_are_tries:
             apart = f"searches with other random numbers differ by {100 * rung.spread:.1f} points"
-            yield flag(SEEDS_APART, apart, rung.name)
+            yield flag(SEEDS_APART, f"{apart} on the evaluate split", rung.name)
         if rung.strongest is not None:
             points = _higher(tallies[rung.name], tallies[rung.strongest])
             if points:
-                yield flag(SEARCH_BEHIND, f"{points} above {rung.strongest}", rung.name)
+                behind = f"{points} above {rung.strongest} {_EVALUATED}"
+                yield flag(SEARCH_BEHIND, behind, rung.name)
+
+
+def _describe_fall(rung: Rung, curve: SearchCurve) -> str:
+    """State the values before and after the last calls, and on which inputs."""
+    fitted = rung.dependency.is_fitted
+    before, after = (f"{100 * value:.1f} %" for value in (min(curve.rounds[:-1]), curve.rounds[-1]))
+    when = "before the last round" if fitted else "with half of the calls"
+    inputs = (
+        "the select split" if fitted else f"{rung.select_inputs:,} inputs of the evaluate split"
+    )
+    return f"{before} {when} and {after} at the maximum of {curve.calls:,} calls, on {inputs}"
 
 
 def _check_nesting(
@@ -223,28 +235,39 @@ def _check_nesting(
     tallies: Mapping[str, Tally[Evaluate]],
     distributions: Sequence[DistributionRecord],
 ) -> Iterator[Flag]:
-    """Yield flags for NPPR above the PR of a reference noise, or above NPPR with a larger floor."""
+    """Yield flags for NPPR above the PR of a reference noise, or above NPPR of a set inside its own."""
     measured = {source.name: source for source in sources if source.name in tallies}
-    learned = [each for each in distributions if each.name in measured]
+    families = {each.name: each.family for each in distributions}
+    learned = [each for each in measured.values() if each.admissible]
     quoted = [each for each in learned if each.fit_seed is None]
     noises = [each for each in measured.values() if each.is_reference and each.name == each.kind]
     for child in quoted:
-        budget = measured[child.name].budget
-        if child.family.floor == 0:
+        if not child.floor:
             for noise in noises:
                 points = _higher(tallies[child.name], tallies[noise.name])
-                if noise.budget == budget and points:
-                    yield flag(NPPR_ABOVE_PR, f"{points} above the PR of {noise.name}", child.name)
+                if noise.budget == child.budget and points:
+                    above = f"{points} above the PR of {noise.name} {_EVALUATED}"
+                    yield flag(NPPR_ABOVE_PR, above, child.name)
         for parent in learned:
-            # In the same family, noise with a larger floor is also noise with a smaller one.
-            nested = (
-                child.family.floor < parent.family.floor
-                and replace(child.family, floor=parent.family.floor) == parent.family
-                and measured[parent.name].budget == budget
-            )
+            nested = _is_inside(parent, child, families) and parent.budget == child.budget
             points = _higher(tallies[child.name], tallies[parent.name]) if nested else None
             if points:
-                yield flag(NPPR_ABOVE_PARENT, f"{points} above {parent.name}", child.name)
+                above = f"{points} above {parent.name} {_EVALUATED}"
+                yield flag(NPPR_ABOVE_PARENT, above, child.name)
+
+
+def _is_inside(parent: Source, child: Source, families: Mapping[str, Family]) -> bool:
+    """Whether the noise of the first set is also noise of the second, and both are not the same.
+
+    Noise with a larger floor is also noise with a smaller one, if both are of one family.
+    """
+    inner, outer = parent.admissible, child.admissible
+    if inner is None or outer is None or inner == outer or inner.floor < outer.floor:
+        return False
+    if inner.floor == outer.floor:
+        return outer.contains(inner)
+    family, own = families.get(parent.name), families.get(child.name)
+    return own is not None and family == replace(own, floor=inner.floor)
 
 
 def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:

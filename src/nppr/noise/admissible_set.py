@@ -69,6 +69,11 @@ class AdmissibleSet:
         return ":".join(parts + ([] if fit_seed is None else [f"fit-seed={fit_seed}"]))
 
     def describe(self, nouns: Nouns = NOISE) -> str:
-        """Return what the noise knows and is made of, as a clause."""
-        made = "" if self.structure == ANY else f" and is {STRUCTURES[self.structure].meaning}"
+        """Return what the noise knows and is made of, as a clause; laws have no structure."""
+        made = f" and is {STRUCTURES[self.structure].meaning}" if nouns.kind == NOISE.kind else ""
         return self.rung.describe(nouns) + made
+
+    def sentence(self, nouns: Nouns = NOISE) -> str:
+        """Return an everyday example of such noise and what it knows."""
+        text = f"{STRUCTURES[self.structure].example}; {self.rung.describe(nouns)}."
+        return text[0].upper() + text[1:]

@@ -122,6 +122,11 @@ class Family:
         check_covariance(self.covariance)
         if self.upsampler not in UPSAMPLERS:
             raise unknown("upsampler", self.upsampler, UPSAMPLERS)
+        if self.latent_dim is not None and self.upsampler != "trainable":
+            raise SpecError(
+                f"`latent-dim` must be left out with --upsampler {self.upsampler}, which fixes it,"
+                f" got {self.latent_dim}. Choose --upsampler trainable."
+            )
 
     @property
     def admissible(self) -> AdmissibleSet:

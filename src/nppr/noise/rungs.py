@@ -29,6 +29,8 @@ class RungDeclaration:
     """The declaration of a rung: its knowledge, its search and its words."""
 
     knows: frozenset[Known]
+    knowledge: str
+    """The knowledge in a word or two."""
     dependence: str
     """The predicate that follows "the noise" or "the law of the parameters"."""
     epithet: str
@@ -73,10 +75,11 @@ class Dependency(StrEnum):
         "independent",
         RungDeclaration(
             knows=frozenset(),
+            knowledge="nothing",
             dependence="depends on nothing",
             epithet="that knows nothing of the input",
             threats={
-                "noise": "noise that knows nothing of the input: sensor noise, transmission",
+                "noise": "the noise knows nothing of the input, like noise of a sensor or a line",
                 "law": (
                     "conditions that know nothing of the input: mounting, optics, lighting of the site"
                 ),
@@ -87,10 +90,11 @@ class Dependency(StrEnum):
         "label",
         RungDeclaration(
             knows=frozenset({Known.LABEL}),
+            knowledge="the class",
             dependence="may depend on the true label",
             epithet="that knows the class",
             threats={
-                "noise": "noise that happens to suit the class: effects that come with what is shown",
+                "noise": "the noise knows the class, like effects that come with what is shown",
                 "law": (
                     "conditions that come with the class: some things are seen mostly at night, or"
                     " from one side"
@@ -103,10 +107,14 @@ class Dependency(StrEnum):
         "input",
         RungDeclaration(
             knows=frozenset({Known.FEATURES}),
+            knowledge="features",
             dependence="may depend on the input",
             epithet="that follows the input by a rule",
             threats={
-                "noise": f"noise that follows the input {_RULE}: systematic effects of the scene",
+                "noise": (
+                    "the noise follows the classifier's features of the input by a rule, like"
+                    " systematic effects of the scene"
+                ),
                 "law": f"conditions that follow the scene {_RULE}",
             },
             starts_from="independent",
@@ -116,12 +124,13 @@ class Dependency(StrEnum):
         "joint",
         RungDeclaration(
             knows=frozenset({Known.LABEL, Known.FEATURES}),
+            knowledge="class and features",
             dependence="may depend on the input and its true label",
             epithet="that follows the input and its class by a rule",
             threats={
                 "noise": (
-                    f"noise that follows the input and its class {_RULE}: systematic effects of scene"
-                    " or class"
+                    "the noise follows the class and the classifier's features of the input by a rule,"
+                    " like systematic effects of scene and class"
                 ),
                 "law": f"conditions that follow scene and class {_RULE}",
             },
@@ -133,13 +142,11 @@ class Dependency(StrEnum):
         "per-input",
         RungDeclaration(
             knows=frozenset(Known),
+            knowledge="the input",
             dependence="may be the worst for every input on its own",
             epithet="for each input on its own",
             threats={
-                "noise": (
-                    "the worst noise for each input on its own: nearly an attack where no randomness"
-                    " is required"
-                ),
+                "noise": "the noise is the worst for each input on its own, nearly an attack",
                 "law": (
                     "the worst conditions for each input: nearly an attack where no randomness is"
                     " required"
@@ -170,6 +177,15 @@ class Dependency(StrEnum):
     def is_fitted(self) -> bool:
         """Whether one law is fitted for all inputs, and not one for each of them."""
         return Known.INPUT not in self.knows
+
+    @property
+    def knowledge(self) -> str:
+        """The knowledge with the name of the rung, for a table.
+
+        >>> Dependency.LABEL.knowledge
+        'the class (label)'
+        """
+        return f"{self.declared.knowledge} ({self.value})"
 
     @property
     def epithet(self) -> str:

@@ -25,9 +25,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.errors import SpecError
+from nppr.noise.dictionary import Pattern
 from nppr.noise.family import Family
-from nppr.noise.patterns import Pattern
 from nppr.noise.structures import STRUCTURES, choose_length
 from nppr.system.registry import load_object
 
@@ -274,11 +273,6 @@ def make_upsampler(family: Family, shape: Shape) -> Upsampler:
 def make_free(family: Family, shape: Shape) -> Upsampler:
     """Return the up-sampler of noise that is not restricted, which `family.upsampler` names."""
     name, kernel = family.upsampler, family.kernel
-    if family.latent_dim is not None and name != "trainable":
-        raise SpecError(
-            f"`latent-dim` must be left out with --upsampler {name}, which fixes it,"
-            f" got {family.latent_dim}. Choose --upsampler trainable."
-        )
     if name == "none":
         return Identity(shape)
     if name == "multiscale":

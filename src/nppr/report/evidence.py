@@ -23,7 +23,10 @@ _FORMAT = 2
 LEVELS = 65_535
 """The whole number that encodes 1 for inputs that are not images."""
 
-_WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images")
+_WHOLE = (
+    "indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images", "index",
+    "label",
+)  # fmt: skip
 """Tensors of whole numbers; all others hold real ones."""
 
 
@@ -73,6 +76,28 @@ class NoiseDraws:
 
 
 @dataclass(frozen=True, eq=False)
+class NoiseLook:
+    """One kind of noise on one input: a sample, and what many draws of it are made of.
+
+    `sample` float16 is a part of a draw, relative to the radius. `clean` and `perturbed` are as in
+    `Worst`, and `taken_for` is the answer to `perturbed`. Float32 over many draws: `spectrum`, the
+    logarithm to base 10 of the power at every frequency over the mean power, zero frequency in the
+    middle, and `histogram`, the fractions of values in equal bins from `-span` to `span` radii.
+    """
+
+    source: str
+    index: Annotated[Tensor, ""]
+    label: Annotated[Tensor, ""]
+    taken_for: Annotated[Tensor, ""]
+    clean: Annotated[Tensor, "C H W"]
+    perturbed: Annotated[Tensor, "C H W"]
+    sample: Annotated[Tensor, "C y x"]
+    spectrum: Annotated[Tensor, "h w"]
+    histogram: Annotated[Tensor, "b"]
+    span: Annotated[Tensor, ""]
+
+
+@dataclass(frozen=True, eq=False)
 class Profile:
     """Answers by parameter: the range of each cut into b equal bins, the other parameters uniform.
 
@@ -107,9 +132,10 @@ class Evidence:
     draws: tuple[NoiseDraws, ...] = ()
     profiles: tuple[Profile, ...] = ()
     strips: tuple[Strip, ...] = ()
+    looks: tuple[NoiseLook, ...] = ()
 
 
-_Entry = TypeVar("_Entry", Worst, NoiseDraws, Profile, Strip)
+_Entry = TypeVar("_Entry", Worst, NoiseDraws, Profile, Strip, NoiseLook)
 
 
 def _shapes_of(kind: type[object]) -> dict[str, str]:
@@ -147,6 +173,7 @@ def read_evidence(folder: str | Path) -> Evidence | None:
             _entries(NoiseDraws, "draws", names, tensors),
             _entries(Profile, "profiles", names, tensors),
             _entries(Strip, "strips", names, tensors),
+            _entries(NoiseLook, "looks", names, tensors),
         )
     except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
@@ -176,7 +203,7 @@ def _entries(
     return tuple(found)
 
 
-def _faults(record: Worst | NoiseDraws | Profile | Strip) -> Iterator[str]:
+def _faults(record: Worst | NoiseDraws | Profile | Strip | NoiseLook) -> Iterator[str]:
     """Tensors that are of another kind or shape than declared, or not finite.
 
     A letter is the same size in all shapes of a record. Tensors that may be left out are not compared.

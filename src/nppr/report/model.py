@@ -8,9 +8,17 @@ from typing import Annotated
 from pydantic import Field
 
 from nppr.core.tally import Audit, Claim, Direction, Metric
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY
 from nppr.report.number import Confidence, Number, Share
-from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
+from nppr.search.search_record import (
+    BudgetRecord,
+    ClassifierRecord,
+    DistributionRecord,
+    Record,
+    SearchCurve,
+)
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
 from nppr.statistics.estimates import Allowance
@@ -88,6 +96,8 @@ class SourceRecord(Record):
     options: dict[str, bool | int | float | str]
     fixed: bool = False
     """Noise that sees neither input nor classifier."""
+    reference: bool = False
+    """Noise that learned noise is compared with: all values are independent and have the same law."""
     fitted: bool = False
     """It was fitted on the fit split before it was measured."""
 
@@ -189,12 +199,11 @@ class PrecisionRecord(Record):
 
 
 class Rung(Record):
-    """One rung of the ladder at one floor, and how well its worst noise was searched for.
+    """One cell of the ladder at one floor, and how well its worst noise was searched for.
 
-    For learned noise, `half` and `full` are select values after half and all of the calls of its stage,
-    and `restarts` are select values of the searches tried on the first half. For `per-input` they are
-    values on the first `select_inputs` evaluated inputs: with half of the calls, with all, and with
-    another seed.
+    `curve` has values on the select split. For `per-input` they are values on the first `select_inputs`
+    evaluated inputs: its rounds are half and all of the calls, its restarts the search and one with
+    another seed, and it is flat unless the second half gained more than 5 percentage points.
     """
 
     name: str
@@ -203,9 +212,10 @@ class Rung(Record):
     value: float
     calls: int
     """Classifier calls that led to it; of `per-input`, calls of each input."""
-    half: float | None = None
-    full: float | None = None
-    restarts: tuple[float, ...] = ()
+    structure: str = ANY
+    """The structure of its noise."""
+    curve: SearchCurve | None = None
+    """None for a search that was not judged, and for noise that was given."""
     seeds: tuple[float, ...] = ()
     """Values of whole searches with other seeds, the one quoted first."""
     fit: float | None = None
@@ -218,14 +228,20 @@ class Rung(Record):
     """The value of the same pattern at (1 - rho) r, without the Uniform part."""
 
     @property
+    def admissible(self) -> AdmissibleSet:
+        """The set that was searched."""
+        return AdmissibleSet(self.dependency, self.structure, self.floor)
+
+    @property
     def restarts_are_tries(self) -> bool:
-        """Whether the restarts only chose where the second half of the calls went."""
+        """Whether the restarts only chose where further rounds went."""
         return self.dependency.is_fitted and len(self.seeds) < 2
 
     @property
     def spread(self) -> float | None:
         """Largest difference between searches that differ in their random numbers only."""
-        known = self.seeds if len(self.seeds) > 1 else self.restarts
+        restarts = self.curve.restarts if self.curve else ()
+        known = self.seeds if len(self.seeds) > 1 else restarts
         return max(known) - min(known) if len(known) > 1 else None
 
 

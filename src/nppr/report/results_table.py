@@ -17,6 +17,7 @@ from nppr.report.ladder_tables import (
     search_table,
     search_words,
     steps_of,
+    story_text,
     threat_table,
 )
 from nppr.report.model import ReportRecord
@@ -210,6 +211,7 @@ RESULT_COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
     (_data("radius"), _fact("radius")),
     (_data("rung"), _fact("learned.rung")),
+    (_data("structure"), _fact("learned.structure")),
     (_data("floor"), _fact("learned.floor")),
     (_data("all_flags"), _flags_on),
     (
@@ -297,8 +299,9 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
         return [results]
     rungs = [row for step in steps for row in step.numbers.values() if row.learned]
     ladder = ladder_table(report)
+    captions = (results.caption, story_text(Numbers(report)), ladder.caption)
     return [
-        replace(ladder, caption=f"{results.caption}\n\n{ladder.caption}"),
+        replace(ladder, caption="\n\n".join(filter(None, captions))),
         threat_table(report),
         *([search_table(report)] if report.ladder else []),
         replace(table_of(report, [*rungs, *read]), caption="All other results"),
@@ -362,10 +365,10 @@ def spectrum_table(report: ReportRecord) -> Table:
     )
     numbers = Numbers(report)
     rows = []
-    widest = max((made.dependency.depth for made in report.distributions), default=0)
+    widest = max((made.admissible.place[1:] for made in report.distributions), default=None)
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
-        if row is not None and made.fit_seed is None and made.dependency.depth == widest:
+        if row is not None and made.fit_seed is None and made.admissible.place[1:] == widest:
             std, most = made.diagnostics.realised_std, row.shown.high if row.shown else None
             rows.append(
                 (

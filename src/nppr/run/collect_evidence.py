@@ -26,7 +26,8 @@ from nppr.data import stratified_order
 from nppr.models import FrozenPair, frozen
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
-from nppr.report.evidence import LEVELS, Evidence, NoiseDraws, Profile, Strip, Worst
+from nppr.noise.structures import has_positions
+from nppr.report.evidence import LEVELS, Evidence, NoiseDraws, NoiseLook, Profile, Strip, Worst
 from nppr.run.assessment_run import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
@@ -56,7 +57,7 @@ def collect_evidence(
         )
     )
     if run.budget.transform is None:
-        return Evidence(worst)
+        return Evidence(worst, looks=_collect_looks(run, [*sources, *noises, *run.own], correct))
     drawn = collect_draws(run, [each for each in noises if each.name in run.tallies], correct)
     labels, indices = run.clean.labels[correct], run.clean.indices[correct]
     some = correct[_spread(labels, indices, run.settings.seed, PROFILED)]
@@ -164,6 +165,70 @@ def _worst(run: AssessmentRun, source: Source, correct: IntArray) -> Worst:
         delta=share.half(),
         perturbed=_levels(run, shown),
         parameters=theta.float(),
+    )
+
+
+LOOK_DRAWS = 64
+LOOK_SIDE = 64
+"""Draws behind a spectrum, and pixels per side of a sample or a spectrum, at most."""
+LOOK_BINS = 33
+MOST_LOOKS = 16
+
+
+def _collect_looks(
+    run: AssessmentRun, sources: Sequence[Source], correct: IntArray
+) -> tuple[NoiseLook, ...]:
+    """Show the lowest fixed noise, and learned noise of every set, on the same input."""
+    if not has_positions(run.data.shape):
+        return ()
+    measured = [each for each in sources if each.name in run.tallies and each.can_be_redrawn]
+    fixed = [each for each in measured if each.is_fixed_noise and each.budget is not None]
+    fixed.sort(key=lambda each: float(run.tallies[each.name].headline_rates.mean()))
+    sets = {each.admissible.place: each for each in measured if each.admissible}
+    split = run.data.evaluate
+    [place] = _spread(split.labels[correct], split.indices[correct], run.settings.seed, 1)
+    return tuple(
+        found
+        for source in [*fixed[:1], *(sets[each] for each in sorted(sets))][:MOST_LOOKS]
+        for found in _unless_it_fails(
+            f"the look of {source.name}", partial(_look, run, source, correct[[place]])
+        )
+    )
+
+
+def _look(run: AssessmentRun, source: Source, chosen: IntArray) -> NoiseLook:
+    """Draw noise for one input, and describe its frequencies and values."""
+    assert source.budget is not None
+    blocks = []
+    x, y = _inputs(run, chosen)
+    with run.classifier.frozen() as models:
+        for number in range(-(-LOOK_DRAWS // DRAWS_PER_BLOCK)):
+            block = _block(run, chosen, number, DRAWS_PER_BLOCK, DRAWS_PER_BLOCK)
+            blocks.append(source.perturb(models.fast, x, y, block).detach()[0])
+        delta = torch.cat(blocks)
+        moved = perturbed(x, delta[:1], source.budget, quantise=run.classifier.quantise)
+        labels = torch.from_numpy(run.data.evaluate.labels[chosen]).to(x.device)
+        with torch.inference_mode():
+            answers = _answers(run, models, models.fast.logits(moved), y, labels)
+    share = (delta / source.budget.radius).float()
+    power = torch.fft.fft2(share).abs().square().mean((0, 1))
+    power = _small(torch.fft.fftshift(power)[None, None], LOOK_SIDE)[0, 0]
+    span = 1.0 if source.budget.norm.name == "linf" else max(float(share.abs().max()), 1e-12)
+    counts = share.clamp(-span, span).cpu().histc(LOOK_BINS, -span, span)
+    side = WORST_SIDE if run.data.is_image else SIGNAL_SIDE
+    clean, shown = (_levels(run, _small(image, side))[0].cpu() for image in (x, moved))
+    length = LOOK_SIDE if run.data.is_image else SIGNAL_SIDE
+    return NoiseLook(
+        source=source.name,
+        index=torch.tensor(int(run.data.evaluate.indices[chosen[0]])),
+        label=labels[0].cpu(),
+        taken_for=answers[0, 0].cpu(),
+        clean=clean,
+        perturbed=shown,
+        sample=share[0, :, :length, :length].half().cpu(),
+        spectrum=(power / power.mean().clamp_min(1e-30)).clamp_min(1e-6).log10().cpu(),
+        histogram=counts / counts.sum(),
+        span=torch.tensor(span),
     )
 
 

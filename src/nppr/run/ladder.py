@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from nppr.core.tally import Evaluate, Metric, Tally
+from nppr.noise.structures import STRUCTURES
 from nppr.report.model import Rung
 from nppr.run.assessment_run import AssessmentRun, PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search_record import SearchCurve
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.base import PASSES_PER_CALL
@@ -22,12 +24,15 @@ CHECKED_INPUTS = 100
 
 SAME_PATTERN_DRAWS = 16
 
+PER_INPUT_FALL = 0.05
+"""Gain of the second half of the calls of the rung `per-input` that suggests a similar further gain."""
+
 
 def make_per_input_noise(
     settings: SearchSettings, learned: Sequence[LearnedNoise]
 ) -> list[PerInputNoise]:
     """Make the rung `per-input` of every floor; it starts at the lowest learned rung there."""
-    if not settings.per_input_calls:
+    if not settings.per_input_calls or all(each.rung.is_fitted for each in settings.sets):
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
     scores = settings.recipe.scores
@@ -50,9 +55,7 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
             if other.source.name in run.tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
-            "half": last.curve.rounds[-2] if last.curve and len(last.curve.rounds) > 1 else None,
-            "full": last.curve.rounds[-1] if last.curve else None,
-            "restarts": last.curve.restarts if last.curve else (),
+            "curve": last.curve,
             "fit": float(np.mean(steps)) if steps else None,
             "select_inputs": last.select_inputs,
         }
@@ -80,7 +83,8 @@ def _rung(
     """Describe a rung: its value, and the strongest other source that its set contains.
 
     Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
-    come close to single parameters.
+    come close to single parameters. The reference noises are white; all other sources may have any
+    structure.
     """
     assert source.dependency is not None
     box = source.budget is not None and source.budget.transform is not None
@@ -91,12 +95,14 @@ def _rung(
         and each.budget == source.budget
         and not source.floor
         and source.dependency.contains(each.sees)
+        and STRUCTURES[source.structure].contains(each.structure)
         and (box or each.metric is Metric.PR or each.sees.is_fitted)
     }
     strongest = min(inside, key=lambda name: inside[name], default=None)
     return Rung(
         name=source.name,
         dependency=source.dependency,
+        structure=source.structure,
         floor=source.floor or 0.0,
         value=_value(tallies[source.name]),
         calls=calls,
@@ -154,8 +160,11 @@ def _check(run: AssessmentRun, noise: PerInputNoise) -> dict[str, object]:
     full = float(run.tallies[noise.name].rates[: len(among)][among].mean())
     half, again = (_value(run.tally(each)) for each in planned)
     return {
-        "half": half,
-        "full": full,
-        "restarts": (full, again),
+        "curve": SearchCurve(
+            restarts=(full, again),
+            rounds=(half, full),
+            calls=noise.calls,
+            flat=half - full <= PER_INPUT_FALL,
+        ),
         "select_inputs": int(among.sum()),
     }

@@ -63,6 +63,7 @@ def describe_run(
                     kind=source.kind,
                     metric=source.metric,
                     fixed=source.is_fixed_noise,
+                    reference=source.is_reference,
                     fitted=source.needs_fit_split,
                     options=source.options(data.shape),
                 )

@@ -71,10 +71,10 @@ class LearnedNoise:
         return self.record.budget.model_copy(update={"fingerprint": None})
 
     @property
-    def width(self) -> tuple[bool, float, int]:
+    def width(self) -> tuple[bool, float, int, int]:
         """Sorts by the width of the admissible set, the widest first and repeated searches last."""
-        depth = self.record.dependency.depth
-        return (self.record.fit_seed is not None, self.source.floor, -depth)
+        floor, structure, depth = self.record.admissible.place
+        return (self.record.fit_seed is not None, floor, -structure, -depth)
 
     @property
     def winner(self) -> str | None:

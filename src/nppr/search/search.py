@@ -29,7 +29,7 @@ from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
 from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Rule
+from nppr.noise.family import Family, Rule
 from nppr.noise.structures import ANY, STATIONARY
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.search.fitting import (
@@ -70,6 +70,7 @@ from nppr.search.selection import (
 from nppr.search.starts import (
     EDGE_GAIN,
     START_GAIN,
+    Band,
     KnownPoints,
     scan_bands,
     scan_box,
@@ -146,6 +147,8 @@ class NoiseSearch:
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
     given: Sequence[LearnedNoise] = ()
     scans: dict[float, KnownPoints] = field(default_factory=dict)
+    band: tuple[Band, int] | None = None
+    """The worst band of stationary noise, and the passes that it took to find it."""
     stationary: Distribution | None = None
     """Stationary noise that was found, whose draws are starts of fixed patterns."""
     clean_calls: int = 0
@@ -233,6 +236,7 @@ class NoiseSearch:
 
     def _walk(self, stages: Sequence[Stage], number: int) -> list[tuple[FinishedStage, ...]]:
         """The stages that led to each stage, itself included, for one seed."""
+        self.scans, self.band, self.stationary = {}, None, None
         finished: list[FinishedStage] = []
         found: list[tuple[FinishedStage, ...]] = []
         for stage in stages:
@@ -252,7 +256,10 @@ class NoiseSearch:
         seed: int,
         file: Callable[[int], StateFile | None],
     ) -> FinishedStage:
-        """Try the restarts for one round, continue the best until it is flat, and choose."""
+        """Try the restarts for one round, double the steps until that gains little, and choose.
+
+        Every round starts again: a long fit finds worse noise than several short ones in a row.
+        """
         inputs, _ = self.find_inputs()
         judge = self._judge()
         before = self._judged(stage, parents, judge)
@@ -266,89 +273,97 @@ class NoiseSearch:
             made = start(stage, parent, inputs, self.shape, self.data.classes, seed)
             state = self._fit(stage, made, stage.steps, seed, file(0))
             return self._choose(stage, state, None, parents, before, judge)
-        tried: list[tuple[Candidate, FitState]] = []
-        scanned: list[Candidate] = []
-        for restart in range(stage.restarts):
-            own = derive_seed(seed, "fit/restart", restart, 0) & 0x7FFFFFFF if restart else seed
-            made = start(stage, parent, inputs, self.shape, self.data.classes, own)
-            if restart == stage.restarts - 1:
-                scanned = self._scanned(stage, made, judge)
-            state = self._fit(stage, made, stage.rounds[0], own, file(restart))
-            tried.append((self._judge_round(stage, state, judge), state))
-        tried.sort(key=lambda each: each[0].value)
-        best, state = tried[0]
-        rounds, gain = [best.value], math.inf
-        for number, steps in enumerate(stage.rounds[1:], stage.restarts):
+        values: list[float] = []
+        chosen: tuple[Candidate, FitState] | None = None
+        known, gain = None, math.inf
+        for number, steps in enumerate((*stage.rounds[:1] * stage.restarts, *stage.rounds[1:])):
             if gain < FLAT:
                 break
-            own = derive_seed(seed, "fit/round", number, 0) & 0x7FFFFFFF
-            last = self._fit(stage, state.distribution, steps, own, file(number))
-            candidate = self._judge_round(stage, last, judge)
-            rounds.append(candidate.value)
-            gain = paired_gain(best, candidate)
-            if candidate.value < best.value:
-                best = candidate
-                state = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
-        found = SearchCurve(
-            restarts=tuple(each.value for each, _ in tried),
-            rounds=tuple(rounds),
-            calls=stage.calls_until(len(rounds)),
-            flat=gain < FLAT,
+            own = derive_seed(seed, "fit/restart", number, 0) & 0x7FFFFFFF if number else seed
+            made = start(stage, parent, inputs, self.shape, self.data.classes, own)
+            if number >= stage.restarts - 1:
+                known = self._find_known(stage, made.to(self.classifier.device))
+            state = self._fit(stage, made, steps, own, file(number))
+            candidate = self._judge_round(stage, state, judge)
+            values.append(candidate.value)
+            if chosen and number >= stage.restarts:
+                gain = paired_gain(chosen[0], candidate)
+            if chosen is None or candidate.value < chosen[0].value:
+                chosen = candidate, state
+        assert chosen is not None
+        tried = sorted(values[: stage.restarts])
+        curve = SearchCurve(
+            restarts=tuple(tried),
+            rounds=(tried[0], *values[stage.restarts :]),
+            calls=stage.calls_until(1 + len(values) - stage.restarts),
+            flat=gain < FLAT or not stage.steps,
         )
-        return self._choose(stage, state, found, parents, before, judge, scanned)
+        best_known = []
+        if known is not None:
+            best_known = [Candidate(f"{stage.name}, known start", known, judge.of(known))]
+            judge.calls += self._scan_calls(stage)
+        return self._choose(stage, chosen[1], curve, parents, before, judge, best_known)
 
     def _judge_round(self, stage: Stage, state: FitState, judge: Judge) -> Candidate:
         law = state.distribution.at_largest()
         return Candidate(stage.name, law, judge.of(law))
 
-    def _scanned(self, stage: Stage, made: Distribution, judge: Judge) -> list[Candidate]:
-        """Judge the worst known points, and start there if no gradients lead to worse ones."""
+    def _starts_at_band(self, family: Family) -> bool:
+        return not family.dependency.knows and family.floor == self.settings.floors[0]
+
+    def _scan_calls(self, stage: Stage) -> int:
+        """Return the passes of a scan; stages that use it again, also after a resume, cost none."""
+        if stage.family.dependency.knows:
+            return 0
+        if stage.family.structure == STATIONARY:
+            return self.band[1] if self.band else 0
+        box = self.budget.transform is not None
+        return self.scans[stage.family.floor if box else 0.0].calls
+
+    def _find_known(self, stage: Stage, made: Distribution) -> Distribution | None:
+        """Return the law at the worst known points, and move a start there if that finds worse noise.
+
+        In a box, and without gradients, it does. Gradients find worse patterns and filters from a
+        random start.
+        """
         box, family = self.budget.transform is not None, stage.family
-        if family.structure == STATIONARY and not family.dependency.knows:
-            inputs, _ = self.find_inputs()
-            made.to(self.classifier.device)
-            band, calls = scan_bands(self.classifier, inputs, self.budget, made, seed=self.seed)
-            judge.calls += calls
+        inputs, _ = self.find_inputs()
+        if family.structure == STATIONARY and self._starts_at_band(family):
+            if self.band is None:
+                self.band = scan_bands(self.classifier, inputs, self.budget, made, seed=self.seed)
             law = copy.deepcopy(made)
-            band.tune(law, EDGE_GAIN)
-            if stage.recipe.scores:  # gradients find worse filters from a random start
-                band.tune(made, START_GAIN)
-            return [Candidate(f"{stage.name}, known band", law, judge.of(law))]
+            self.band[0].tune(law, EDGE_GAIN)
+            if stage.recipe.scores:
+                self.band[0].tune(made, START_GAIN)
+            return law
         fixed = (
             family.structure == ANY and family.upsampler == "none" and self.settings.has_positions
         )
         if family.dependency.sees_input or not (box or fixed):
-            return []
+            return None
         floor = family.floor if box else 0.0
-        if floor not in self.scans:
-            inputs, _ = self.find_inputs()
-            if box:
-                self.scans[floor] = scan_box(
-                    self.classifier,
-                    inputs,
-                    self.budget,
-                    floor=floor,
-                    most_calls=self.settings.calls,
-                    seed=self.seed,
-                )
-            else:
-                self.scans[floor] = scan_dictionary(
-                    self.classifier,
-                    inputs,
-                    self.budget,
-                    stationary=self.stationary,
-                    seed=self.seed,
-                )
-            judge.calls += self.scans[floor].calls
-        if not (box or stage.recipe.scores):
-            made = copy.deepcopy(made)  # gradients find worse patterns from a random start
-        law = self.scans[floor].place(made.to(self.classifier.device))
+        if floor not in self.scans and box:
+            self.scans[floor] = scan_box(
+                self.classifier,
+                inputs,
+                self.budget,
+                floor=floor,
+                most_calls=self.settings.calls,
+                seed=self.seed,
+            )
+        elif floor not in self.scans:
+            self.scans[floor] = scan_dictionary(
+                self.classifier,
+                inputs,
+                self.budget,
+                stationary=self.stationary,
+                seed=self.seed,
+            )
+        law = self.scans[floor].place(made if box or stage.recipe.scores else copy.deepcopy(made))
         if stage.recipe.bound is not None:
             with torch.no_grad():
                 made.mixture.means.clamp_(-START_BOUND, START_BOUND)
-        return [
-            Candidate(f"{stage.name}, {'scan' if box else 'known pattern'}", law, judge.of(law))
-        ]
+        return law
 
     def _fit(
         self, stage: Stage, made: Distribution, steps: int, seed: int, file: StateFile | None
@@ -367,7 +382,10 @@ class NoiseSearch:
             seed=seed,
             pixels=math.prod(self.data.shape),
         )
-        return fit(fitting, state, progress=self.progress, save=file.save if file else None)
+        found = fit(fitting, state, progress=self.progress, save=file.save if file else None)
+        if file:
+            file.save(found, now=True)
+        return found
 
     def _judged(
         self, stage: Stage, parents: Sequence[FinishedStage], judge: Judge
@@ -615,7 +633,8 @@ def _basis(parent: FinishedStage) -> Distribution:
     """Return what a child copies: the fitted mixture, or one component if it sees nothing."""
     if parent.fitted.family.dependency.knows or not parent.fitted.is_pattern:
         return parent.fitted
-    same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
-    if only_component(parent.selected) is not None and same:
-        return parent.selected
+    own = parent.selected
+    same = own.is_pattern and own.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
+    if same and only_component(own) is not None:
+        return own
     return parent.fitted.sharpened(Rule.LARGEST)

@@ -36,7 +36,10 @@ FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
 RESTARTS, ROUNDS = 2, 3
-"""Restarts of a stage that take one round each, and rounds of the best of them."""
+"""Restarts of a stage, and its rounds, each with twice the steps of the one before."""
+
+FIRST_SHARE = 2
+"""Calls of a stage that sees nothing over those of others, which start from it."""
 
 FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
@@ -142,7 +145,7 @@ class SearchSettings:
 
     family: Family = field(default_factory=Family)
     floors: tuple[float, ...] = (0.0,)
-    calls: int = 215_040
+    calls: int = 184_320
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
     child_rate: float = 0.6
@@ -275,8 +278,14 @@ class SearchSettings:
     @property
     def needed_calls(self) -> int:
         """Calls with which every stage of the first floor has enough steps."""
-        shares = [STRUCTURES[each.structure].share for each in self.fitted_sets]
-        return round(sum(shares) / min(shares) * FEWEST_STEPS * self.step_calls)
+        inputs = [
+            STRUCTURES[each.structure].recipe.get("inputs", self.recipe.inputs)
+            for each in self.fitted_sets
+        ]
+        shares = [_share_of(each) for each in self.fitted_sets]
+        whole = max(number / share for number, share in zip(inputs, shares, strict=True))
+        needed: float = whole * sum(shares) * FEWEST_STEPS * self.recipe.draws
+        return math.ceil(needed)
 
     @property
     def is_short(self) -> bool:
@@ -357,8 +366,8 @@ class Stage:
     Noise of a parent is in the set of the stage, so it may be kept. The stage starts from a parent of
     its own structure.
 
-    The restarts take a round of steps each, and the best of them further rounds until one gains little.
-    `steps` are those of all restarts and rounds.
+    The restarts take a round of steps each, and further rounds, each from the start and with twice the
+    steps, follow until one gains little. `steps` are those of all restarts and rounds.
     """
 
     name: str
@@ -377,12 +386,14 @@ class Stage:
     def rounds(self) -> tuple[int, ...]:
         """Steps of every round; each restart takes those of the first, and the last takes the rest.
 
-        >>> Stage("", Family(), (), Recipe(), steps=102, restarts=2).rounds
-        (25, 25, 27)
+        >>> Stage("", Family(), (), Recipe(), steps=100, restarts=2).rounds
+        (12, 24, 52)
         """
-        count = ROUNDS if self.restarts > 1 else 1
-        each = self.steps // (count + self.restarts - 1)
-        return (each,) * (count - 1) + (self.steps - each * (count + self.restarts - 2),)
+        if self.restarts == 1:
+            return (self.steps,)
+        first = self.steps // (self.restarts - 1 + 2**ROUNDS - 1)
+        before = tuple(first * 2**number for number in range(ROUNDS - 1))
+        return (*before, self.steps - (self.restarts - 1) * first - sum(before))
 
     def calls_until(self, rounds: int) -> int:
         """Return the calls of all restarts and of this many rounds of the best."""
@@ -411,7 +422,7 @@ def walk(
         for place, each in enumerate(order):
             own = family.with_(dependency=each.rung, structure=each.structure, floor=floor)
             structure = STRUCTURES[each.structure]
-            if structure.components and settings.walks:
+            if structure.components and settings.per_class and settings.walks and shape:
                 own = own.with_(components=structure.components(shape))
             elif settings.per_class and settings.walks and each.rung.sees_label:
                 own = own.with_(components=max(own.components, patterns))
@@ -464,16 +475,17 @@ def make_stage(
     )
 
 
+def _share_of(each: AdmissibleSet) -> int:
+    return STRUCTURES[each.structure].share * (1 if each.rung.knows else FIRST_SHARE)
+
+
 def _shares(steps: int, order: Sequence[AdmissibleSet], *, growing: bool) -> list[int]:
     """Divide steps among the stages of a floor by the share of their structure.
 
     At a further floor later stages, which change more, have more.
     """
-    weights = [
-        STRUCTURES[each.structure].share * (place if growing else 1)
-        for place, each in enumerate(order, 1)
-    ]
-    ends = [int(sum(weights[:end]) * steps / sum(weights)) for end in range(len(order) + 1)]
+    weights = [_share_of(each) * (place if growing else 1) for place, each in enumerate(order, 1)]
+    ends = [sum(weights[:end]) * steps // sum(weights) for end in range(len(order) + 1)]
     return [end - start for start, end in pairwise(ends)]
 
 

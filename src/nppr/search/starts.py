@@ -21,13 +21,13 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Fit, IntArray
 from nppr.models import PreparedClassifier
+from nppr.noise.dictionary import Pattern, list_patterns
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
-from nppr.noise.patterns import Pattern, list_patterns
 from nppr.noise.upsample import Stationary
 from nppr.search.selection import CleanInputs
-from nppr.sources.patterns import Drawable, PatternScan, scan_patterns
 from nppr.sources.per_input_noise import latent_points
+from nppr.sources.worst_pattern import Drawable, PatternScan, scan_patterns
 
 POINTS_PER_DIMENSION = 65
 MOST_POINTS = 257

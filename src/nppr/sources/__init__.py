@@ -25,7 +25,7 @@ from nppr.sources.autoattack import AutoAttack
 from nppr.sources.scan import Scan
 from nppr.sources.universal import Universal  # isort: split
 
-from nppr.sources.patterns import Patterns  # isort: split
+from nppr.sources.worst_pattern import Patterns  # isort: split
 
 from nppr.sources.noise_bound import Bound, share_error  # isort: split
 

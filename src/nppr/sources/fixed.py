@@ -24,6 +24,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import WHITE
 from nppr.sources.base import Source
 from nppr.statistics.noise_sets import STATED_SETS, STATED_SETS_IN_BOX
 
@@ -40,6 +41,7 @@ class Noise(Source, ABC):
 
     is_fixed_noise = True
     sees = Dependency.INDEPENDENT
+    structure = WHITE
 
     budget: Budget
     scale: float = 1.0

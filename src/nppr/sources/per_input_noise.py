@@ -23,6 +23,7 @@ from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.distribution import NOISE_STREAM
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.rungs import Dependency
+from nppr.noise.upsample import Identity, Upsampler
 from nppr.sources.base import PASSES_PER_CALL, Guidance, LastFound, Source
 from nppr.sources.learned import Learned
 
@@ -127,12 +128,18 @@ class PerInputNoise(Source):
             own = self._draw(means, draws)
         return torch.where(found[:, None, None, None, None], own, above)
 
+    @property
+    def _upsampler(self) -> Upsampler:
+        """That of the rung above, or every pixel by itself if noise there is not a pattern."""
+        law = self.parent.distribution
+        return law.upsampler if law.is_pattern else Identity(law.shape)
+
     def _draw(self, means: Tensor, draws: DrawBlock) -> Tensor:
         """Draws of the laws with these means `(B, D)`, `(B, S, C, H, W)`."""
         distribution, rho = self.parent.distribution, self.floor
         noise = draws.normal(NOISE_STREAM, (means.shape[1],))
         latent = means.unsqueeze(1) + distribution.family.min_std * noise
-        delta = self.budget.squash(distribution.upsampler(latent))
+        delta = self.budget.squash(self._upsampler(latent))
         if rho:
             uniform = self.budget.uniform(draws, FLOOR_NOISE, distribution.shape)
             delta = (1 - rho) * delta + rho * uniform
@@ -201,7 +208,11 @@ class PerInputNoise(Source):
 
     def _start(self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock) -> Tensor:
         """The mean of the rung above, 0 or, in a box, another point, by the margin of one draw each."""
-        above = self.parent.centre(model, x, y, own)
+        if self.parent.distribution.is_pattern:
+            above = self.parent.centre(model, x, y, own)
+        else:
+            drawn = self.parent.perturb(model, x, y, own).flatten(1)
+            above = drawn / drawn.square().mean(1, keepdim=True).sqrt().clamp_min(1e-12)
         if self.budget.transform is None:
             above = above.clamp(-START_BOUND, START_BOUND)
         points = above.new_zeros(1, above.shape[1])

@@ -125,7 +125,7 @@ def test_a_server_that_is_gone_stops_the_run_and_resume_ends_it_alike(
             return example.ask("http://127.0.0.1:9", images)  # nobody answers there
         return example.ask(url, images)
 
-    search = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=3000)
+    search = default_settings(Family(Dependency.LABEL), calls=3000).without_positions()
 
     def run(place: Path, **more: Any) -> nppr.Report:
         model = nppr.Classifier(nppr.ArrayModel(ask, classes=10), name="remote", fingerprint="1")

@@ -14,10 +14,11 @@ from nppr.report import printed_numbers
 from nppr.report.figures import Subject, draw, figures_of
 from nppr.report.figures.figure_style import INK, looks_of, name_headlines, print_percent
 from nppr.report.figures.noise_figures import NOISE_FIGURES
+from nppr.report.ladder_tables import name_place
 
 pytestmark = pytest.mark.slow
 
-PAGE = ["history", "ladder", "radii", "floors", "rates"]
+PAGE = ["searches", "ladder", "radii", "floors", "rates"]
 ORDER = ["contours", "tsne", "inputs", "bands", "means", "covariances", "weights", *PAGE]
 
 
@@ -89,14 +90,20 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         if row.learned and row.learned.rung is Dependency.JOINT:
             assert f"NPPR {shown}" in drawn["floors"].alt
         if row.learned:
-            rung = f"{row.learned.rung} at rho {row.learned.floor:g}: {print_percent(row.value)} ("
+            assert row.learned.rung is not None
+            place = name_place((row.learned.floor, row.learned.structure))
+            rung = f"{row.learned.rung.knowledge}, {place}: {print_percent(row.value)} ("
             assert rung in drawn["ladder"].alt
     for entry in run.report.distributions:
         spread = entry.diagnostics.realised_std
         if entry.dependency is Dependency.JOINT:
             assert f"realised standard deviation {spread:.2f}" in drawn["floors"].alt
-        for stage in entry.search.stages:
-            assert f"loss {stage.loss[0]:.2f} to {stage.loss[-1]:.2f}" in drawn["history"].alt
+    curves = {rung.name: rung.curve for rung in run.report.ladder if rung.dependency.is_fitted}
+    assert curves
+    for name, curve in curves.items():
+        values = ", ".join(map(print_percent, curve.rounds))
+        assert f"{name}, {curve.calls:,} calls" in drawn["searches"].alt
+        assert f": {values}; restarts" in drawn["searches"].alt
     assert print_percent(float(run.draws.weights.mean(0).max())) in drawn["weights"].alt
     rates = run.per_input.of("uniform")
     whole = (rates["rate"][rates["clean_correct"] == 1] == 1).mean()
@@ -118,9 +125,9 @@ def test_a_source_has_one_colour_everywhere(pages: dict[str, str], run: Any) -> 
 
 def test_what_is_missing_is_left_out(run: Any) -> None:
     bare = run.report.model_copy(update={"distributions": (), "other_radii": ()})
-    assert [each.id for each in figures_of(bare)] == ["ladder"]
+    assert [each.id for each in figures_of(bare)] == ["searches", "ladder"]
     only = figures_of(run.report, None, None)
-    assert [each.id for each in only] == ["history", "ladder", "radii", "floors"]
+    assert [each.id for each in only] == ["searches", "ladder", "radii", "floors"]
     assert draw(NOISE_FIGURES, Subject(run.report, None, None)) == []
     assert not run.depending_on(Dependency.INPUT).only("bands")
 

@@ -12,8 +12,9 @@ import torch
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Tally
 from nppr.noise import Dependency, Family, Rule
+from nppr.noise.structures import STATIONARY, WHITE
 from nppr.report import Report
-from nppr.report.evidence import Evidence, Worst, write_evidence
+from nppr.report.evidence import Evidence, NoiseLook, Worst, write_evidence
 from nppr.report.model import (
     SCHEMA_VERSION,
     DataRecord,
@@ -48,6 +49,7 @@ from nppr.search.search_record import (
     DistributionRecord,
     ReferenceChoice,
     SearchConditions,
+    SearchCurve,
     SearchRecord,
     StageRecord,
 )
@@ -213,6 +215,31 @@ def moved_by(row: Number, above: float) -> Number:
     return row.with_intervals(*intervals).model_copy(update={"value": moved(row.value)})
 
 
+CELLS = {
+    (Dependency.INDEPENDENT, WHITE): 0.6,
+    (Dependency.LABEL, WHITE): 0.55,
+    (Dependency.INDEPENDENT, STATIONARY): 0.4,
+    (Dependency.LABEL, STATIONARY): 0.35,
+}
+"""Cells of restricted structures, and how far they are above `joint`."""
+
+
+def with_structures(report: Report) -> Report:
+    """The report of a whole ladder at floor 0 with cells of white and stationary noise."""
+    whole = with_ladder(report)
+    kept = [row for row in whole.numbers if not (row.learned and row.learned.floor)]
+    joint = report.headline("nppr:joint", Metric.NPPR)
+    assert joint is not None
+    rungs = [rung for rung in whole.ladder if not rung.floor]
+    for (rung, structure), above in CELLS.items():
+        name = f"nppr:{rung}:{structure}"
+        moved = moved_by(joint, above).with_subject(rung=rung, structure=structure)
+        kept.append(moved.model_copy(update={"tally": name}))
+        update = {"name": name, "dependency": rung, "structure": structure, "value": moved.value}
+        rungs.append(rungs[0].model_copy(update=update))
+    return whole.model_copy(update={"numbers": tuple(kept), "ladder": tuple(rungs)})
+
+
 def with_ladder(report: Report) -> Report:
     """The report with every rung at both floors, and what is known of their searches."""
     learned = [row for row in report.numbers if row.learned]
@@ -231,8 +258,11 @@ def with_ladder(report: Report) -> Report:
             rungs.append(
                 Rung(
                     name=name, dependency=rung, floor=floor, value=moved[0].value or 0.0,
-                    calls=20 if own_input else 2560, half=0.5, full=0.4,
-                    restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                    calls=20 if own_input else 2560,
+                    curve=SearchCurve(
+                        restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                        rounds=(0.5, 0.4), calls=20 if own_input else 2560, flat=False,
+                    ),
                     fit=None if own_input else 0.3, select_inputs=100,
                     strongest=None if floor else "gaussian",
                     strongest_value=None if floor else 0.85,
@@ -275,7 +305,14 @@ def _report(
     others = [row for row in rows if row.metric in (Metric.PR, Metric.AR, Metric.NPPR)]
     smaller = tuple(row.with_subject(radius=2 / 255) for row in others)
     sources = [
-        SourceRecord(name=name, kind=name, metric=Metric.PR, options={"scale": 1.0}, fixed=True)
+        SourceRecord(
+            name=name,
+            kind=name,
+            metric=Metric.PR,
+            options={"scale": 1.0},
+            fixed=True,
+            reference=True,
+        )
         for name in NOISE
     ]
     options: dict[str, bool | int | float | str] = {"ratio": "1+10", "reference": "laplace"}
@@ -361,7 +398,22 @@ def made_evidence(number: int = 8, classes: int = 10, side: int = 8, channels: i
                 perturbed=(255 * perturbed).byte(),
             )
             for source in ("pgd", "nppr:joint")
-        )
+        ),
+        looks=tuple(
+            NoiseLook(
+                source=source,
+                index=torch.tensor(3),
+                label=torch.tensor(0),
+                taken_for=torch.tensor(1 % classes),
+                clean=(255 * clean[0]).byte(),
+                perturbed=(255 * perturbed[0]).byte(),
+                sample=delta[0].half(),
+                spectrum=torch.zeros(side, side),
+                histogram=torch.full((33,), 1 / 33),
+                span=torch.tensor(1.0),
+            )
+            for source in ("gaussian", "nppr:joint")
+        ),
     )
 
 

@@ -10,12 +10,13 @@ import pytest
 from helpers import stated
 from nppr.core.tally import Claim, Metric
 from nppr.report import Number, Report
+from nppr.report.ladder_tables import story_text
 from nppr.report.number import StatedInterval
 from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
-from nppr.report.printed_numbers import percent
+from nppr.report.printed_numbers import Numbers, percent
 from nppr.report.results_table import as_text
-from report.page.made_runs import RUNGS, failed, made_report, with_ladder
+from report.page.made_runs import RUNGS, failed, made_report, with_ladder, with_structures
 
 
 def words(report: Report, section: str = "answer") -> str:
@@ -54,14 +55,15 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure.method == "betting"
     text = words(report)
     assert "Of the inputs on which it is correct without noise, this classifier" in text
-    assert f"its class by a rule (nppr:joint) on {at_most(row, sure)}." in text
+    made_of = "(nppr:joint, of any structure, even one fixed pattern)"
+    assert f"its class by a rule {made_of} on {at_most(row, sure)}." in text
     assert "only the upper end of the interval applies to the worst noise too" in text
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text
     assert at_most(row, sure) in run_text(report)
     [lane] = [lane for lane in lanes_of(report) if lane.row is row]
     assert lane.interval is sure
-    assert f"{at_most(row, sure, '')}joint, rho 0" in words(report, "ladder")
+    assert f"{at_most(row, sure, '')}joint, any" in words(report, "ladder")
     assert "the guaranteed one is shown (betting)" in words(report, "ladder")
 
 
@@ -164,7 +166,7 @@ def test_lanes_go_down_the_ladder() -> None:
     assert [lane.row.is_lower_bound for lane in lanes] == [False] * 5 + [True] * 2
     assert lanes[4].row.source == "merged"
     whole = [lane.what for lane in lanes_of(with_ladder(made_report()[0])) if lane.name == "NPPR"]
-    assert whole == [f"{rung.value}, rho {floor}" for rung in RUNGS for floor in ("0", "0.5")]
+    assert whole == [f"{rung.value}, any{floor}" for rung in RUNGS for floor in ("", ", rho 0.5")]
 
 
 def test_of_many_floors_the_lanes_show_the_ends() -> None:
@@ -216,3 +218,17 @@ def test_the_citation_holds_the_run() -> None:
     assert ", the fraction of correct draws is at least " in run_text(made_report(only="bound")[0])
     paper = words(report, "cite")
     assert paper.count("{") == paper.count("}") == 5
+
+
+def test_the_answer_leads_with_what_the_noise_is_made_of() -> None:
+    report = with_structures(made_report()[0])
+    text, numbers = words(report), Numbers(report)
+    story = text.index(story_text(numbers))
+    assert story < text.index("Of the inputs on which it is correct without noise")
+    assert "one fixed pattern is allowed, like dirt on the lens" in text
+    assert "every pixel varies on its own, like sensor noise" in text
+    assert "On resnet20, one 1x1 filter for all inputs left 58.2 %" in text
+    assert "The number for nppr:joint is an upper bound" in text
+    ladder = words(report, "ladder")
+    assert "Each structure contains those before it, and each rung of a structure" in ladder
+    assert "label, stationary" in ladder

@@ -195,7 +195,7 @@ def test_nothing_comes_from_elsewhere(made: tuple[Report, str]) -> None:
     [
         (
             "all",
-            "that follows the input and its class by a rule (<code>nppr:joint</code>) on",
+            "that follows the input and its class by a rule (<code>nppr:joint</code>, of any structure",
         ),
         ("noise", "under the worst fixed noise measured"),
         ("attack", "withstand everything that was tried within the budget"),
@@ -252,14 +252,19 @@ def test_pages_are_repeatable(made: tuple[Report, str]) -> None:
 
 def test_figures_stand_where_they_belong() -> None:
     report, per_input = made_report()
+    report = with_ladder(report)
     drawn = [
         Drawn(name, f"Title <of> {name}", "in words", "How to read it", Figure())
-        for name in ("rates", "history")
+        for name in ("rates", "searches")
     ]
     text = render(report, per_input, figures=drawn)
     places = [text.index(f'id="{name}"') for name in ("comparison", "figure-rates", "classes")]
     assert places == sorted(places)
-    assert text.index('id="learned"') < text.index('id="figure-history"')
+    assert (
+        text.index('id="ladder"')
+        < text.index('id="figure-searches"')
+        < text.index('id="admissible"')
+    )
     assert "Title &lt;of&gt; rates" in text
 
 

@@ -17,9 +17,10 @@ from nppr.core.tally import Metric
 from nppr.noise import Dependency, Family
 from nppr.report import PerInput, Report
 from nppr.report.evidence import Evidence
-from nppr.report.model import Flag, PrecisionRecord, Width
+from nppr.report.model import Flag, LayoutRecord, PrecisionRecord, Width
 from nppr.report.page import render
 from nppr.report.page.input_sections import LARGEST_PICTURE, amplified, cases_of, classes_of, png
+from nppr.report.printed_numbers import percent
 from nppr.search import default_settings
 from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
@@ -253,3 +254,64 @@ def test_cases_name_what_an_input_was_taken_for() -> None:
     case = cases_of(report, made_evidence().worst[0])[1]
     assert (case.index, case.label, case.taken_for) == (3, "<1>", "<2>")
     assert case.factor == f"{0.5 * 255 / 8:.3g}"
+
+
+def test_every_kind_of_noise_is_shown_on_the_same_input() -> None:
+    report, per_input = made_report()
+    evidence = made_evidence()
+    text = section("looks", report, per_input, evidence)
+    assert "the same input, 3 (0)" in text
+    known, joint = (
+        report.headline(*each) for each in (("gaussian", Metric.PR), ("nppr:joint", Metric.NPPR))
+    )
+    assert known is not None
+    assert joint is not None
+    assert f"known gaussian leaves {percent(known.value or 0)} %." in text
+    assert (
+        f"any nppr:joint leaves {percent(joint.value or 0)} %. One fixed pattern is allowed" in text
+    )
+    assert text.count("on an input: classified as 1") == 2
+    page = (
+        render(report, per_input, evidence).split('<section id="looks"')[1].split("</section>")[0]
+    )
+    assert page.count('src="data:image/png') == 2 * 4
+    assert page.count("<rect") == 2 * 33
+    assert 'id="looks"' not in render(report, per_input, replace(evidence, looks=()))
+
+
+def test_noise_that_a_search_kept_is_named() -> None:
+    report, per_input = made_report()
+    first, *others = report.distributions
+    family = first.family.with_(dependency=Dependency.LABEL)
+    kept = report.model_copy(
+        update={"distributions": (first.model_copy(update={"family": family}), *others)}
+    )
+    words = "Nothing worse was found than nppr:label, so this is the same noise."
+    assert words in section("looks", kept, per_input, made_evidence())
+
+
+def test_the_look_of_a_signal_is_drawn_as_lines() -> None:
+    report, per_input = made_report()
+    signals = report.model_copy(
+        update={
+            "data": report.data.model_copy(
+                update={
+                    "layout": LayoutRecord(shape=(1, 32), low=(-1.0,), high=(1.0,)),
+                    "shape": (1, 1, 32),
+                }
+            )
+        }
+    )
+    image = made_evidence().looks[1]
+    look = replace(
+        image,
+        clean=torch.full((1, 1, 32), 300, dtype=torch.int32),
+        perturbed=torch.full((1, 1, 32), 400, dtype=torch.int32),
+        sample=torch.ones(1, 1, 32).half(),
+        spectrum=torch.zeros(1, 32),
+    )
+    page = render(signals, per_input, Evidence(looks=(look,))).split('<section id="looks"')[1]
+    page = page.split("</section>")[0]
+    assert page.count("<polyline") == 4
+    assert "<img" not in page
+    assert "mid-range at true scale" in page

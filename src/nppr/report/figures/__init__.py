@@ -16,7 +16,7 @@ except ValueError as error:
 from nppr.report.evidence import Evidence
 from nppr.report.figures.figure_style import Drawn, Subject, save, settle, styled
 from nppr.report.figures.parameter_figures import failures, parameters
-from nppr.report.figures.run_figures import brackets, floors, history, ladder, radii, rates
+from nppr.report.figures.run_figures import brackets, floors, ladder, radii, rates, searches
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
@@ -26,7 +26,7 @@ Figure = Callable[[Subject], Drawn | None]
 """Draw a figure, or nothing if the run lacks what it shows."""
 
 FIGURES: tuple[Figure, ...] = (
-    parameters, failures, history, ladder, radii, floors, rates, brackets,
+    parameters, failures, searches, ladder, radii, floors, rates, brackets,
 )  # fmt: skip
 """The figures of a page, the first two of transformations. Those for papers are in `noise_figures`."""
 

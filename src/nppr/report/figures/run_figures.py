@@ -1,7 +1,7 @@
 """Figures of the run as a whole: ladder, search, other radii, floors, and how robustness is spread.
 
-ladder    PR, NPPR rung by rung for every floor, and AR
-history   loss and fraction of correct draws, one stage of the search after another
+ladder    PR, NPPR rung by rung for every structure and floor, and AR
+searches  the value of each search against its calls
 radii     robustness against the size of the budget, for all sources
 floors    NPPR and its realised spread against the floor rho
 rates     which fraction of inputs stays correct at least that often
@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nppr.core.budget import Budget
-from nppr.core.tally import Claim, FloatArray, IntArray, Metric
+from nppr.core.tally import Claim, FloatArray, Metric
 from nppr.noise.family import FLOOR_NOISE
 from nppr.report.brackets import Ends, brackets_of
 from nppr.report.figures.figure_style import (
@@ -25,8 +25,8 @@ from nppr.report.figures.figure_style import (
     HUES,
     INK,
     MARKERS,
+    PALETTE,
     PURPLE,
-    VERMILION,
     Drawn,
     RowLook,
     Subject,
@@ -40,47 +40,49 @@ from nppr.report.figures.figure_style import (
     print_percent,
     whole_axis,
 )
-from nppr.report.ladder_tables import steps_of
+from nppr.report.ladder_tables import name_place, places_of, steps_of
 from nppr.report.number import MERGED, Number
 from nppr.report.printed_numbers import percent
-from nppr.search.search_record import DistributionRecord, StageRecord
 
 STEP_APART = 0.12
-"""Distance of the floors of one rung, where the rungs are 1 apart."""
+"""Distance of the columns of one rung, where the rungs are 1 apart."""
 
 
 def ladder(subject: Subject) -> Drawn | None:
-    """One series per floor down the rungs, PR before them and AR behind, with their intervals."""
+    """One series per structure and floor down the rungs, PR before them and AR behind."""
     report, steps = subject.report, steps_of(subject.report)
-    floors = sorted({floor for step in steps for floor in step.numbers})
+    places = places_of(steps)
     if not steps:
         return None
     figure, axes = new_axes(3.4)
     said = []
-    for number, floor in enumerate(floors):
-        rows = {at: step.numbers[floor] for at, step in enumerate(steps) if floor in step.numbers}
+    for number, place in enumerate(places):
+        rows = {at: step.numbers[place] for at, step in enumerate(steps) if place in step.numbers}
         known = {at: (row, row.value) for at, row in rows.items() if row.value is not None}
         rungs = {at: value for at, (row, value) in known.items() if row.metric is Metric.NPPR}
-        aside = STEP_APART * (number - (len(floors) - 1) / 2)
+        aside = STEP_APART * (number - (len(places) - 1) / 2)
         hue = HUES[Metric.NPPR][number % len(HUES[Metric.NPPR])]
         axes.plot([at + aside for at in rungs], list(rungs.values()), color=hue,
-                  marker=MARKERS[number % len(MARKERS)], label=f"rho {floor:g}")  # fmt: skip
+                  marker=MARKERS[number % len(MARKERS)], label=name_place(place))  # fmt: skip
         for at, (row, value) in known.items():
             end = at not in rungs
-            place, colour = (at, subject.look(row.name).colour) if end else (at + aside, hue)
+            x, colour = (at, subject.look(row.name).colour) if end else (at + aside, hue)
             used = row.quoted
-            axes.plot([place, place], ends_of(row, used), color=colour, linewidth=3, alpha=0.5)
+            axes.plot([x, x], ends_of(row, used), color=colour, linewidth=3, alpha=0.5)
             if end:
-                axes.plot(place, value, color=colour, marker="D")
-            rho = "" if end else f" at rho {floor:g}"
-            said.append(f"{steps[at].name}{rho}: {interval(row, used)}")
-    axes.set_xticks(range(len(steps)), [step.name.replace(", ", "\n") for step in steps])
+                axes.plot(x, value, color=colour, marker="D")
+            made = "" if end else f", {name_place(place)}"
+            said.append(f"{steps[at].name}{made}: {interval(row, used)}")
+    axes.set_xticks(
+        range(len(steps)),
+        [step.name.replace(", ", "\n").replace(" (", "\n(") for step in steps],
+    )
     whole_axis(axes, "correct")
     figure.legend(loc="outside right center")
     law = report.budget.nouns.noise
     return Drawn(
         id="ladder",
-        title=f"The ladder: what the {law} knows, and how random it must be",
+        title=f"The ladder: what the {law} knows, and what it is made of",
         alt=f"Values down {len(steps)} rungs. {'; '.join(said)}.",
         caption=f"PR of the worst known {law}, NPPR rung by rung, AR; bars are the intervals. NPPR and"
         f" AR are upper bounds, and their intervals conditional on the {law} found.",
@@ -88,73 +90,43 @@ def ladder(subject: Subject) -> Drawn | None:
     )
 
 
-HISTORY_POINTS = 600
-"""Points of all stages together, about: longer stages are averaged in blocks."""
-
-
-def history(subject: Subject) -> Drawn | None:
-    """Two panels over the steps of all stages; each stage counts once, in the order of the fits."""
-    stages = _stages(subject.learned)
-    if not stages:
-        return None
-    edges = np.cumsum([0, *(len(stage.loss) for stage in stages)])
-    figure = new_figure(4.0)
-    above, below = figure.subplots(2, 1, sharex=True)
-    block = max(1, int(edges[-1]) // HISTORY_POINTS)
-    for number, stage in enumerate(stages):
-        start = int(edges[number])
-        _history_line(above, start, stage.loss, block, BLUE)
-        _history_line(below, start, stage.running_pr, block, VERMILION)
-        if number % 2:
-            for axes in (above, below):
-                axes.axvspan(start, int(edges[number + 1]), color=INK, alpha=0.06, linewidth=0)
-    _names(above, stages, edges)
-    above.set_ylabel("loss")
-    above.grid(axis="y")
-    below.set_xlabel("step of the search")
-    whole_axis(below, "correct draws per step")
-    above.set_xlim(0, max(1, int(edges[-1])))
-    parts = [
-        f"{stage.stage}, {len(stage.loss)} steps: loss {stage.loss[0]:.2f} to"
-        f" {stage.loss[-1]:.2f}, correct draws {print_percent(stage.running_pr[0])} to"
-        f" {print_percent(stage.running_pr[-1])}"
-        for stage in stages
+def searches(subject: Subject) -> Drawn | None:
+    """Values on the select split against calls: a line per search, a bar for its restarts."""
+    judged = [
+        (rung, rung.curve)
+        for rung in subject.report.ladder
+        if rung.curve and rung.dependency.is_fitted
     ]
+    if not judged:
+        return None
+    figure, axes = new_axes(3.4)
+    said = []
+    for number, (rung, curve) in enumerate(judged):
+        colour, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
+        parts = len(curve.restarts) + len(curve.rounds) - 1
+        calls = [
+            curve.calls * (len(curve.restarts) + at) / parts for at in range(len(curve.rounds))
+        ]
+        label = f"{rung.dependency}, {name_place((rung.floor, rung.structure))}"
+        axes.plot(calls, curve.rounds, color=colour, marker=marker, label=label)
+        ends = min(curve.restarts), max(curve.restarts)
+        axes.vlines(calls[0], *ends, color=colour, linewidth=3, alpha=0.5)
+        values = ", ".join(map(print_percent, curve.rounds))
+        end = "flat" if curve.flat else "not flat"
+        restarts = ", ".join(map(print_percent, curve.restarts))
+        said.append(f"{rung.name}, {curve.calls:,} calls, {end}: {values}; restarts {restarts}")
+    axes.set_xlim(0, None)
+    axes.set_xlabel("classifier calls of the search")
+    percent_axis(axes, "correct on the select split")
+    figure.legend(loc="outside right center")
     return Drawn(
-        id="history",
-        title="The search, stage by stage",
-        alt=f"Loss and fraction of correct draws over {edges[-1]} steps. {'; '.join(parts)}.",
-        caption="A stage starts from the solution of an earlier one; shading marks every other stage."
-        " Values are those of relaxed draws on the fit split, not the reported ones.",
+        id="searches",
+        title="The searches: value against calls",
+        alt=f"Lines of {len(judged)} searches. {'; '.join(said)}.",
+        caption="A mark is the value after a round of calls on the select split; the bar is the spread"
+        " over restarts after the first round. A line that ends level is flat.",
         figure=figure,
     )
-
-
-def _stages(learned: Sequence[DistributionRecord]) -> list[StageRecord]:
-    """The stages of all searches that took any step, each once."""
-    found: dict[str, StageRecord] = {}
-    for made in learned:
-        for stage in made.search.stages:
-            if stage.loss and len(stage.loss) == len(stage.running_pr):
-                found.setdefault(stage.stage, stage)
-    return list(found.values())
-
-
-def _history_line(axes: Axes, start: int, values: Sequence[float], block: int, colour: str) -> None:
-    series: FloatArray = np.asarray(values, dtype=np.float64)
-    pieces = [series[at : at + block] for at in range(0, len(series), block)]
-    steps = start + 0.5 + np.arange(len(pieces)) * block
-    marker = "o" if len(pieces) < 4 else ""
-    axes.plot(steps, [piece.mean() for piece in pieces], color=colour, marker=marker, markersize=3)
-
-
-def _names(axes: Axes, stages: Sequence[StageRecord], edges: IntArray) -> None:
-    """The stages above the panel, slanted so that short ones do not meet."""
-    for number, stage in enumerate(stages):
-        middle = (edges[number] + edges[number + 1]) / 2
-        axes.annotate(named(stage.stage), (middle, 1.0), xycoords=("data", "axes fraction"),
-                      xytext=(0, 3), textcoords="offset points", rotation=25, fontsize=8,
-                      ha="left", va="bottom", rotation_mode="anchor")  # fmt: skip
 
 
 TICKS_APART = 0.06

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from nppr.core.tally import Metric
+from nppr.noise.structures import ANY, STRUCTURES
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.findings import (
     bounds_of,
@@ -16,13 +19,24 @@ from nppr.report.findings import (
     missing_search,
     table_rows,
 )
-from nppr.report.ladder_tables import ladder_table, search_table, search_words
+from nppr.report.ladder_tables import (
+    ladder_table,
+    ladder_words,
+    name_place,
+    search_table,
+    search_words,
+    story_text,
+    why_cells_are_empty,
+)
 from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN, MergedSubject, Number, StatedInterval
 from nppr.report.page.shell import rendered
 from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import at_least_line, covered_noise, quoted_rows, sentence_of, stated_bound
 from nppr.report.results_table import describe_subject
+
+if TYPE_CHECKING:
+    from nppr.report.figures import Drawn
 
 _MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""
@@ -51,7 +65,11 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         row=row,
         table=table,
         rung=next((each for each in report.ladder if row and each.name == row.subject.noise), None),
+        story=story_text(numbers, Markup),
+        words=ladder_words(report),
+        empty=why_cells_are_empty(report),
         knowing=rung.epithet if rung else "",
+        made_of=_structure_words(report, row) if row else "",
         fixed=row is not None and row.is_fixed,
         lower=find_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=missing_search(report),
@@ -64,6 +82,13 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         noise=covered_noise(report, bound.bound) if bound and bound.bound else "",
         nouns=report.budget.nouns,
     )
+
+
+def _structure_words(report: ReportRecord, row: Number) -> str:
+    """State what learned noise may be made of; laws have no structure."""
+    if row.learned is None or report.budget.parameters:
+        return ""
+    return f", {STRUCTURES[row.learned.structure].meaning}"
 
 
 def _bound_in_short(numbers: Numbers, row: Number) -> Markup:
@@ -92,7 +117,7 @@ class Lane:
     colour: str
 
 
-def ladder_section(report: ReportRecord, numbers: Numbers) -> Markup:
+def ladder_section(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """Return the body of the section."""
     lanes = lanes_of(report)
     replaced = {
@@ -106,6 +131,8 @@ def ladder_section(report: ReportRecord, numbers: Numbers) -> Markup:
         nouns=report.budget.nouns,
         searches=search_table(report).to_html("The searches", "search-table"),
         rungs=report.ladder,
+        figures=figures,
+        structured=any(rung.structure != ANY for rung in report.ladder),
         words=search_words(report),
         lanes=lanes,
         claims=sorted({lane.interval.claim.value for lane in lanes}),
@@ -151,18 +178,20 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     ]
 
 
-def _lane_order(row: Number) -> tuple[int, float]:
-    """Down the ladder; brackets by the length of the offset."""
+def _lane_order(row: Number) -> tuple[int, int, float]:
+    """By structure and down the ladder; brackets by the length of the offset."""
     if row.learned is not None:
-        return row.learned.place[-1], 0.0
-    return 0, (row.bound.size if row.bound else None) or 0.0
+        floor, structure, depth = row.learned.place
+        return structure, depth, floor
+    return 0, 0, (row.bound.size if row.bound else None) or 0.0
 
 
 def _rung_words(row: Number) -> str:
     if row.learned is None or row.learned.admissible is None:
         return row.name
     lowest = ", the lowest source of the set" if row.with_references else ""
-    return f"{row.learned.admissible.label}, rho {row.learned.floor:g}{lowest}"
+    admissible = row.learned.admissible
+    return f"{admissible.rung}, {name_place((admissible.floor, admissible.structure))}{lowest}"
 
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:

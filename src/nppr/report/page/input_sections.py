@@ -11,11 +11,13 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from nppr.report.evidence import LEVELS, Evidence, Worst
-from nppr.report.findings import headline_of, measured_source
+from nppr.report.evidence import LEVELS, Evidence, NoiseLook, Worst
+from nppr.report.findings import headline_of, measured_source, table_rows
+from nppr.report.ladder_tables import name_place
 from nppr.report.model import ReportRecord
 from nppr.report.page.shell import rendered
 from nppr.report.per_input import PerInput
+from nppr.report.printed_numbers import percent
 from nppr.statistics.betting import betting
 
 if TYPE_CHECKING:
@@ -163,6 +165,85 @@ def answer_name(report: ReportRecord, label: int, taken: int) -> str:
     if report.data.task is None:
         return report.data.class_name(taken)
     return "right" if label == taken else "wrong"
+
+
+DECADES = 2
+"""Powers of ten above and below the mean power that the picture of a spectrum shows."""
+
+
+@dataclass(frozen=True)
+class ShownLook:
+    """One kind of noise as it is shown: an image as pictures, a signal as the points of lines."""
+
+    source: str
+    made_of: str
+    words: str
+    kept: str
+    """The name of noise in a smaller set that the search kept, or empty."""
+    left: str
+    answer: str
+    broken: bool
+    pictures: tuple[tuple[str, Markup], ...]
+    """Caption and image, or caption and points."""
+    bars: tuple[float, ...]
+    """Heights of the histogram, the largest is 1."""
+
+
+def noise_looks(report: ReportRecord, evidence: Evidence | None) -> Markup:
+    """The section's body; empty if the run kept no such pictures."""
+    looks = evidence.looks if evidence else ()
+    if not looks:
+        return Markup("")
+    first = looks[0]
+    return rendered(
+        "looks.html.j2",
+        looks=[_shown_look(report, each) for each in looks],
+        kind=report.data.kind,
+        index=int(first.index),
+        label=report.data.class_name(int(first.label)) if report.data.classes > 1 else "",
+        task=report.data.task,
+        radius=report.budget.text,
+        norm=report.budget.norm,
+        box_width=LINE_WIDTH,
+        box_height=LINE_HEIGHT,
+    )
+
+
+def _shown_look(report: ReportRecord, look: NoiseLook) -> ShownLook:
+    rows = [row for row in table_rows(report) if row.name == look.source and row.value is not None]
+    row = next(iter(rows), None)
+    admissible = row.learned.admissible if row and row.learned else None
+    made = report.distribution(look.source)
+    kept = made.family.admissible if made else None
+    label, taken = int(look.label), int(look.taken_for)
+    bars = look.histogram / look.histogram.max().clamp_min(1e-12)
+    return ShownLook(
+        source=look.source,
+        made_of=name_place((admissible.floor, admissible.structure)) if admissible else "known",
+        words=admissible.sentence(report.budget.nouns) if admissible else "",
+        kept=kept.name_noise() if kept and kept != admissible else "",
+        left=f"{percent(row.value)} %" if row and row.value is not None else "",
+        answer=answer_name(report, label, taken),
+        broken=label != taken,
+        pictures=_look_pictures(report, look),
+        bars=tuple(bars.tolist()),
+    )
+
+
+def _look_pictures(report: ReportRecord, look: NoiseLook) -> tuple[tuple[str, Markup], ...]:
+    """The sample at true scale and amplified, the perturbed input, and the spectrum."""
+    large, scale = amplified(look.sample, report.budget.norm)
+    power = ((look.spectrum / DECADES).clamp(-1, 1) + 1) / 2
+    factor = f"x {scale / report.budget.pixel_unit:.3g}"
+    names = ("true scale", factor, "on an input", "spectrum")
+    if report.data.kind == "image":
+        true = (look.sample.float() * report.budget.radius + 0.5).clamp(0, 1).mul(255).round()
+        images = (true.byte(), large, look.perturbed, power[None].mul(255).round().byte())
+        return tuple(zip(names, map(png, images), strict=True))
+    true = (look.sample.float() * report.budget.radius + 0.5).clamp(0, 1)
+    lines = (true * LEVELS, large.float() / 255 * LEVELS, look.perturbed, power[None] * LEVELS)
+    points = (Markup(_points(each[0, 0])) for each in lines)
+    return tuple(zip(names, points, strict=True))
 
 
 LINE_WIDTH, LINE_HEIGHT = 320, 96

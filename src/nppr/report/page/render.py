@@ -14,7 +14,7 @@ from nppr.report.findings import not_followed, table_rows
 from nppr.report.model import ReportRecord
 from nppr.report.number import MergedSubject, Number
 from nppr.report.page.answer import answer, citation, ladder_section
-from nppr.report.page.input_sections import by_class, worst_inputs
+from nppr.report.page.input_sections import by_class, noise_looks, worst_inputs
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.per_input import PerInput
 from nppr.report.printed_numbers import Numbers
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SECTIONS = {
     "answer": "The answer",
     "ladder": "The ladder",
+    "looks": "What the noise looks like",
     "admissible": "The admissible set",
     "comparison": "Comparison of all sources",
     "classes": "By class",
@@ -47,6 +48,9 @@ SECTIONS = {
 _COMPARED = ("brackets", "radii", "rates")
 """Figures of all sources: they are below the comparison."""
 
+_SEARCHED = ("searches",)
+"""Figures below the table of searches."""
+
 _ON_ITS_OWN = ("ladder",)
 """Figures for files alone: the page draws the ladder itself."""
 
@@ -60,11 +64,14 @@ def render(
     """One HTML file that needs nothing else; the page reports what is not given as missing."""
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
-    others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
+    searched = [figure for figure in figures if figure.id in _SEARCHED]
+    elsewhere = (*_COMPARED, *_SEARCHED, *_ON_ITS_OWN)
+    others = [figure for figure in figures if figure.id not in elsewhere]
     sections = dict(SECTIONS)
     bodies = {
         "answer": answer(report, numbers),
-        "ladder": ladder_section(report, numbers),
+        "ladder": ladder_section(report, numbers, searched),
+        "looks": noise_looks(report, evidence),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
         "classes": by_class(report, per_input) + by_slice(report),

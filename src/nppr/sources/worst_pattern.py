@@ -1,7 +1,7 @@
 """The worst fixed pattern of a dictionary, found by forward passes alone.
 
-Waves and checkerboards of all frequencies, phases and colours (`noise/patterns.py`) are scored on a few
-inputs of the fit split. Those that leave the fewest correct are scored on more inputs, in three rounds.
+Waves and checkerboards of all frequencies, phases and colours (`noise/dictionary.py`) are scored on a
+few inputs of the fit split. The worst of them are scored on more inputs, in three rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.data import stratified_order
 from nppr.errors import NoFitDataError
-from nppr.noise.patterns import PHASES, list_patterns
+from nppr.noise.dictionary import PHASES, list_patterns
 from nppr.noise.rungs import Dependency
 from nppr.sources.base import Guidance, Source
 

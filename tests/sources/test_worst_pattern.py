@@ -13,8 +13,8 @@ from nppr.core.budget import Budget
 from nppr.data import Data, from_arrays
 from nppr.errors import NoFitDataError
 from nppr.models import Classifier
-from nppr.noise.patterns import Pattern
-from nppr.sources.patterns import Patterns
+from nppr.noise.dictionary import Pattern
+from nppr.sources.worst_pattern import Patterns
 
 SHAPE = (1, 8, 8)
 WORST = Pattern(3, 2, (1,), phase=0.25)

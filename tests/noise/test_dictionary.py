@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nppr.noise.patterns import PHASES, Pattern, list_patterns
+from nppr.noise.dictionary import PHASES, Pattern, list_patterns
 
 SHAPE = (3, 16, 16)
 
