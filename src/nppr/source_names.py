@@ -17,6 +17,9 @@ from nppr.system.registry import Registry
 Option = bool | int | float | str
 
 ALL = "all"
+NOISE_SAMPLES = "noise-samples"
+"""The source that draws from frames of the user's sensor."""
+
 RESERVED = ("clean", "merged", "fit", NPPR, ALL)
 
 SOURCES: Registry[Any] = Registry(
@@ -145,6 +148,11 @@ def read_source(
     first, *more = text.split(":")
     presets = {name: spec for each in known.values() for name, spec in each.presets.items()}
     name, *settings = ":".join([presets.get(first, first), *more]).split(":")
+    if name == NOISE_SAMPLES:
+        raise SpecError(
+            f"`{name}` must be an option of its own, with its frames, got it among the sources."
+            f" Example: --{name} frames/"
+        )
     if name not in known:
         raise unknown("source", name, [*known, *presets, NPPR, ALL])
     entry = known[name]

@@ -40,7 +40,7 @@ from nppr.source_names import ALL, require_reference, require_source_names
 LIMITS = ("inputs", "fit_inputs", "select_inputs", "seed")
 KEPT = ("out", "resume", "overwrite", "device", "batch_size")
 COMPUTED = ("device", "batch_size")
-UNLISTED = ("engine", "only_merged")
+UNLISTED = ("engine", "only_merged", "noise_samples")
 """Settings of `Measure` that only some commands have."""
 
 WITHOUT_SLICES = Excerpt(without=("slices",))
@@ -143,6 +143,8 @@ class AssessOptions(SourcesOptions, Assessment):
         the paper's table: noise, attacks, AutoAttack, corruptions, stress
     nppr assess --sources uniform,nppr --precision 0.01
         until every PR and NPPR is within ±1 percentage point
+    nppr assess --noise-samples frames/
+        PR under the noise of your sensor, and which structure it has
     nppr assess --draws 1000 --out runs/mine --resume
         continue an interrupted run: the same command with --resume
     """

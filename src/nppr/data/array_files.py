@@ -116,14 +116,34 @@ def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:
 def _read_array(path: Path, name: str) -> NDArray[Any]:
     """Read one array, whose header must agree with its length."""
     with _open_array(path, name) as (file, header):
-        file.read(header.length)
-        body = read_up_to(file, header.size + 1)
-        if len(body) != header.size:
-            found = "more" if len(body) > header.size else str(len(body))
-            raise EOFError(f"{header} announced, {found} bytes found")
-        flat = np.frombuffer(body, dtype=header.kind)
-        array = flat.reshape(header.shape, order="F" if header.columns_first else "C")
-        return array.astype(header.kind.newbyteorder("="), copy=False)
+        return _read_body(file, header)
+
+
+def read_only_array(path: Path) -> NDArray[Any]:
+    """Read the array of a `.npy`, or the only array of a `.npz`; refuse pickles."""
+    if path.name.lower().endswith(".npz"):
+        stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
+        if len(stems) != 1:
+            raise DataError(f"`data` must hold one array, got {join_names(stems)} in {path}.")
+        _check_sizes(path, stems)
+        return _read_array(path, stems[0])
+    with reading(str(path)), open_regular(path) as file:
+        header = _read_header(io.BytesIO(read_up_to(file, LONGEST_HEADER)), str(path))
+        array_limit(path.stat().st_size).require(header.size, f"{header}")
+        file.seek(0)
+        return _read_body(file, header)
+
+
+def _read_body(file: IO[bytes], header: _Header) -> NDArray[Any]:
+    """Read an array from its start."""
+    file.read(header.length)
+    body = read_up_to(file, header.size + 1)
+    if len(body) != header.size:
+        found = "more" if len(body) > header.size else str(len(body))
+        raise EOFError(f"{header} announced, {found} bytes found")
+    flat = np.frombuffer(body, dtype=header.kind)
+    array = flat.reshape(header.shape, order="F" if header.columns_first else "C")
+    return array.astype(header.kind.newbyteorder("="), copy=False)
 
 
 @contextmanager
@@ -134,17 +154,22 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
         if member not in archive.namelist():
             raise FileNotFoundError
         with open_member(archive, member) as file:
-            start = io.BytesIO(read_up_to(file, LONGEST_HEADER))
-        first = npy.read_magic(start) == (1, 0)
-        shape, columns_first, kind = (
-            npy.read_array_header_1_0(start) if first else npy.read_array_header_2_0(start)
-        )
-        if kind.hasobject:
-            raise DataError(f"`data` must hold plain arrays, got pickled objects in {where}.")
-        if any(size < 0 for size in shape):
-            raise DataError(f"`data` must hold arrays with a size, got {shape} in {where}.")
+            header = _read_header(io.BytesIO(read_up_to(file, LONGEST_HEADER)), where)
         with open_member(archive, member) as file:  # again, because seeking would skip the checksum
-            yield file, _Header(shape, columns_first, kind, start.tell())
+            yield file, header
+
+
+def _read_header(start: IO[bytes], where: str) -> _Header:
+    """Read the header at the start of an array."""
+    first = npy.read_magic(start) == (1, 0)
+    shape, columns_first, kind = (
+        npy.read_array_header_1_0(start) if first else npy.read_array_header_2_0(start)
+    )
+    if kind.hasobject:
+        raise DataError(f"`data` must hold plain arrays, got pickled objects in {where}.")
+    if any(size < 0 for size in shape):
+        raise DataError(f"`data` must hold arrays with a size, got {shape} in {where}.")
+    return _Header(shape, columns_first, kind, start.tell())
 
 
 NPZ_FILE = DataFormat(

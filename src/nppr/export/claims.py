@@ -276,7 +276,7 @@ def _set_words(report: ReportRecord, row: Number) -> str:
     """Return the perturbations of a number and its budget; accuracy and corruptions have none."""
     if row.metric is Metric.ACCURACY:
         return "none: the inputs as they are"
-    budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"
+    budget = "no budget" if row.radius is None else f"budget {report.budget}"
     return f"{noise_of(report, row)}; {budget}"
 
 

@@ -221,7 +221,7 @@ def _rates(lines: dict[str, PerInput], row: Number) -> FloatArray | None:
 
 def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
     """Whether an input stayed correct under every draw of every source of the budget."""
-    outside = {row.tally for row in report.numbers if row.metric is Metric.CORRUPTION}
+    outside = {row.tally for row in report.numbers if row.radius is None}
     inside = [each for source, each in lines.items() if source not in outside]
     unbroken = np.all([each["correct"] == each["draws"] for each in inside], axis=0)
     return np.asarray(unbroken, dtype=np.float64)

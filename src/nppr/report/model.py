@@ -22,6 +22,7 @@ from nppr.search.search_record import (
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
 from nppr.statistics.estimates import Allowance
+from nppr.statistics.frame_statistics import FrameStatistics
 
 SCHEMA_VERSION = 3
 
@@ -309,6 +310,8 @@ class ReportRecord(Record):
     rare: tuple[RareRecord, ...] = ()
     precision: PrecisionRecord | None = None
     audits: tuple[AuditRecord, ...] = ()
+    noise_samples: FrameStatistics | None = None
+    """The noise in frames that were given; None without any."""
     timing: Timing
     environment: Environment
 

@@ -20,6 +20,7 @@ from nppr.report.ladder_tables import (
     story_text,
     threat_table,
 )
+from nppr.report.measured_noise import describe_samples
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
 from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
@@ -411,6 +412,7 @@ def notes_of(report: ReportRecord) -> str:
             *_rare_notes(report),
             *_precision_notes(report),
             *_radius_notes(report),
+            *(f"your frames: {line}" for line in describe_samples(report)),
             *filter(None, [worst_words(report)]),
             *trust_lines(report),
         ]

@@ -37,6 +37,7 @@ from nppr.search.search_settings import SCORES, SearchSettings, Stage, walk
 from nppr.settings import KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.base import PASSES_PER_CALL
+from nppr.sources.noise_samples import NoiseSamples
 from nppr.system.specs import EAGER
 
 SCORED = 1.25
@@ -139,6 +140,12 @@ def assess_resolved(
     settled_search = _search_settings(search, len(data.fit), settings.effort)
     rivals = distributions if settled_search.method == SCORES else ()
     searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
+    if settings.noise_samples is not None:
+        frames = NoiseSamples.from_frames(
+            settings.noise_samples, data, budget, confidence=settings.confidence,
+            one_radius=not settings.radii,
+        )  # fmt: skip
+        chosen.append(frames)
     fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
     if settings.evaluate_all and fitted:
         raise SpecError(

@@ -200,7 +200,10 @@ class AssessmentRun:
         )  # fmt: skip
         folder = None
         if out is not None:
-            identity = {**record.model_dump(mode="json"), "device": ready.device.type}
+            known = record.model_dump(
+                mode="json", exclude={"noise_samples"}
+            )  # sources name the frames
+            identity = {**known, "device": ready.device.type}
             used = Division(
                 ready.micro_batch,
                 ready.speedups,

@@ -23,6 +23,7 @@ from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRe
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
 from nppr.sources import Source, references
+from nppr.statistics.frame_statistics import FrameStatistics
 
 
 class RunRecord(Record):
@@ -34,6 +35,7 @@ class RunRecord(Record):
     budget: BudgetRecord
     settings: SettingsRecord
     seed: int
+    noise_samples: FrameStatistics | None = None
 
 
 def describe_run(
@@ -74,6 +76,7 @@ def describe_run(
             measure=settings,
         ),
         seed=settings.seed,
+        noise_samples=next((source.samples for source in sources if source.samples), None),
     )
     for each in distributions:
         if each.record.budget.fingerprint != record.budget.fingerprint:

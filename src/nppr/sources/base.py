@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nppr.core.tally import Fit, FrozenModel, IntArray, SplitKind
     from nppr.data import Split
     from nppr.models import Classifier
+    from nppr.statistics.frame_statistics import FrameStatistics
 
 PASSES_PER_CALL = 3
 """Forward passes that take as long as a call: a forward and a backward pass."""
@@ -128,6 +129,8 @@ class Source(ABC):
     fit_seed: int | None = None
     noise_sets: tuple[NoiseSet, ...] = ()
     """The sets of noise around it that its tally is read as bounds for."""
+    samples: FrameStatistics | None = None
+    """The measured noise that it draws from."""
     keeps_outcomes: bool = False
     """Whether its tally keeps whether each single draw was classified correctly."""
     superset: str = ""

@@ -11,6 +11,7 @@ from nppr.core.tally import Claim, Metric
 from nppr.report.brackets import quoted_bracket
 from nppr.report.evidence import Evidence
 from nppr.report.findings import not_followed, table_rows
+from nppr.report.measured_noise import describe_samples
 from nppr.report.model import ReportRecord
 from nppr.report.number import MergedSubject, Number
 from nppr.report.page.answer import answer, citation, ladder_section
@@ -36,6 +37,7 @@ SECTIONS = {
     "looks": "What the noise looks like",
     "admissible": "The admissible set",
     "comparison": "Comparison of all sources",
+    "samples": "The noise of your frames",
     "classes": "By class",
     "worst": "The worst inputs",
     "learned": "The learned distribution",
@@ -74,6 +76,7 @@ def render(
         "looks": noise_looks(report, evidence),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
+        "samples": rendered("samples.html.j2", lines=describe_samples(report)),
         "classes": by_class(report, per_input) + by_slice(report),
         "worst": worst_inputs(report, evidence, per_input),
         "learned": learned_noise(report, numbers, others),
