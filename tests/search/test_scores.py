@@ -162,7 +162,7 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     assert value < 0.1 < 0.9 < own
     assert with_it.distributions[0].given == "Sequential"
     assert without.distributions[0].given is None
-    assert with_it.ladder[0].full is None  # the quality of the search is not that of what was given
+    assert with_it.ladder[0].curve is None, "the quality is not that of what was given"
     assert "learned on Sequential" in with_it.to_html()
 
 
