@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nppr.core.nouns import NOISE, Nouns
-from nppr.errors import unknown
+from nppr.errors import SpecError, unknown
 from nppr.noise.rungs import Dependency
 from nppr.noise.structures import ANY, STRUCTURES
 
@@ -41,6 +41,9 @@ class AdmissibleSet:
             raise unknown("rung of NPPR", rung, rungs)
         if structure and structure not in STRUCTURES:
             raise unknown("structure of NPPR", structure, list(STRUCTURES))
+        if Dependency(rung) not in STRUCTURES[structure or ANY].rungs:
+            known = ", ".join(f"{each}:{structure}" for each in STRUCTURES[structure].rungs)
+            raise SpecError(f"NPPR has no cell {text!r}. It has {known}, and {rung}.")
         return cls(Dependency(rung), structure or ANY, floor)
 
     def contains(self, other: AdmissibleSet) -> bool:

@@ -113,7 +113,7 @@ STRUCTURES = {
         Structure(
             name=STATIONARY,
             meaning="alike at every position, and independent beyond the correlation length",
-            example="a texture without a fixed place, like interference, compression or banding",
+            example="a texture without a fixed place, like interference or compression",
             epithet="worst stationary noise",
             sampler="nppr.noise.upsample:Stationary",
             inside=(ANY,),

@@ -2,7 +2,7 @@
 
 The walk goes through the nested families up to the one the assessor admits: independent -> label ->
 joint, or independent -> input, each child warm-started at its parent, and again at every further floor.
-The stages of the first floor have equal shares of the calls. Nothing here imports PyTorch.
+The calls are divided by the shares of the structures. Nothing here imports PyTorch.
 """
 
 from __future__ import annotations
