@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+SHOWN = {name: heading for name, heading in SECTIONS.items() if name != "samples"}
+"""The sections of a run without frames of a sensor."""
+
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const parsed = (text) => {
@@ -67,7 +70,7 @@ def test_it_opens_in_silence_and_asks_nobody(browser: Browser, text: str) -> Non
     assert opened.asked[0].startswith("file://")
     assert all(url.startswith("data:") for url in opened.asked[1:])
     headings = opened.page.locator("h2").all_text_contents()
-    assert headings == list(SECTIONS.values())
+    assert headings == list(SHOWN.values())
     assert opened.page.locator("#comparison-table tbody tr").count() == len(
         table_rows(made_report()[0])
     )
@@ -192,12 +195,12 @@ def test_images_leave_no_gap_to_fill(browser: Browser, text: str) -> None:
 
 def test_print_holds_every_section(browser: Browser, text: str) -> None:
     page = browser.open(text, 794, media="print").page
-    for name in SECTIONS:
+    for name in SHOWN:
         assert page.locator(f"#{name}").is_visible()
     printed = page.pdf(format="A4")
     pages = pypdf.PdfReader(io.BytesIO(printed)).pages
     words = " ".join(" ".join(each.extract_text() for each in pages).split())
-    found = [words.find(heading) for heading in SECTIONS.values()]
+    found = [words.find(heading) for heading in SHOWN.values()]
     assert found == sorted(found)
     assert min(found) >= 0
     assert len(pages) >= 4
@@ -234,7 +237,7 @@ def test_odd_runs_fit_a_phone(browser: Browser, kind: str) -> None:
     opened = browser.open(render(report, per_input, made_evidence()), 360)
     assert opened.said == []
     assert opened.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    for name in SECTIONS:
+    for name in SHOWN:
         assert opened.page.locator(f"#{name} h2").is_visible()
     if kind == "many classes":
         assert opened.page.locator("#class-bars tbody tr").count() == 20

@@ -118,6 +118,8 @@ SEARCHED = {
     "per-input-calls": 12,
 }
 """Keys that are felt in the settings of a search."""
+BESIDE = {"latent-dim": {"upsampler": "trainable"}}
+"""Keys that another one needs."""
 DECIDED = ("require", "about", "calls", "run")
 """Keys that are felt in what is decided on one setup."""
 FILES = ("data", "class-order", "weights", "feature-weights", "slices")
@@ -212,7 +214,7 @@ def test_a_key_changes_what_is_tested_or_is_refused(route: str, key: str, folder
 @pytest.mark.parametrize("key", SEARCHED)
 def test_a_key_changes_the_search(key: str) -> None:
     plain = make_policy({"require": ["grade >= C"]})
-    changed = make_policy({"require": ["grade >= C"], key: SEARCHED[key]})
+    changed = make_policy({"require": ["grade >= C"], key: SEARCHED[key], **BESIDE.get(key, {})})
     assert changed.search.resolve(100) != plain.search.resolve(100)
 
 
@@ -220,7 +222,9 @@ def test_a_key_changes_the_search(key: str) -> None:
 def test_keys_of_a_run_that_is_measured_are_refused_with_another_run(key: str) -> None:
     value = {**SEARCHED, "draws": 5, "effort": "quick"}[key]
     with pytest.raises(SpecError, match=f"`{key}` must be left out of a policy with a run, got"):
-        make_policy({"require": ["grade >= C"], "run": "runs/main", key: value})
+        make_policy(
+            {"require": ["grade >= C"], "run": "runs/main", key: value, **BESIDE.get(key, {})}
+        )
 
 
 @pytest.mark.parametrize(

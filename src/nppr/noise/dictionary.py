@@ -59,7 +59,7 @@ def list_patterns(shape: tuple[int, ...]) -> list[Pattern]:
     """Return the dictionary for images of `shape` (C, H, W), each wave at one phase.
 
     >>> len(list_patterns((1, 8, 8))), len(list_patterns((1, 1, 64)))
-    (39, 14)
+    (50, 13)
     """
     channels, height, width = shape
     rows, columns = _frequencies(height), _frequencies(width)

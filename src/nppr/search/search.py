@@ -533,7 +533,7 @@ def _continued(before: FitState | None, last: FitState) -> FitState:
 def fit_inputs(known: int, calls: int) -> int:
     """Return the number of inputs of a fit split that a search with these calls predicts and fits on.
 
-    >>> fit_inputs(40_000, 20_000), fit_inputs(40_000, 92_160), fit_inputs(40_000, 200_000)
+    >>> fit_inputs(40_000, 20_000), fit_inputs(40_000, 92_160), fit_inputs(40_000, 400_000)
     (10000, 15360, 28000)
     """
     return min(known, max(1, min(calls // 2, FIT_INPUTS), int(CLEAN_SHARE * calls)))
