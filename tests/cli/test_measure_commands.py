@@ -434,6 +434,7 @@ REFUSED = {
     "fit --covariance ful": "`covariance`",
     "fit --upsampler cubic": "`upsampler`",
     "fit --latent-dim 5": "`latent-dim`",
+    "fit --correlation-length 99": "`correlation-length` must be at most the shorter side, 8 pixels",
     "fit --grid 0 --upsampler bicubic": "`grid`",
     "fit --min-std 0": "`min-std`",
     "fit --floor 2": "`floor`",

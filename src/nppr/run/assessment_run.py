@@ -37,7 +37,7 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.noise.rungs import Known
-from nppr.noise.structures import has_positions
+from nppr.noise.structures import choose_length, has_positions
 from nppr.report.number import MergedSubject, Number, Subject
 from nppr.run.make_numbers import make_number, make_numbers, make_subject
 from nppr.run.progress import ShowProgress
@@ -273,6 +273,8 @@ class AssessmentRun:
         shape = self.budget.domain(self.data.shape)
         if not has_positions(shape):
             settings = settings.without_positions()
+        else:
+            choose_length(shape, settings.family.correlation_length)  # before anything is fitted
         box = self.budget.transform is not None
         if box:
             settings = settings.in_box()
