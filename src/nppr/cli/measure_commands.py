@@ -244,7 +244,7 @@ def _show_plan(plan: Plan) -> None:
 def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
     """Load the data and the classifier that the options name.
 
-    Warn if the user's model meets the demo digits because --data is missing.
+    Warn if the demo digits are used with the user's model because --data is missing.
     """
     model, data = options.model.model, options.data
     default = ModelSettings.model_fields["model"].default

@@ -1,4 +1,4 @@
-"""The numbers of the classes: fit those of the data to the outputs of the classifier."""
+"""Class numbers: fit the numbers in the data to the outputs of the classifier."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class GateTest:
 
     @property
     def drawn(self) -> tuple[str, int, Claim]:
-        """What is drawn: tests that agree in it share their draws."""
+        """The key of its draws: tests with the same key share them."""
         return self.source.name, self.draws, self.claim
 
     def decide(self, outcome: Drawing | str, flags: Sequence[Flag], confidence: float) -> Decision:
@@ -147,7 +147,7 @@ def decide_tests(
 ) -> tuple[list[Decision], int]:
     """Draw for all tests, once for those about the same draws; return decisions and calls used.
 
-    `flags` are those of the classifier and its noise. A source that fails leaves its requirements
+    `flags` describe the classifier and its noise. A source that fails leaves its requirements
     undecided, and the others are decided.
     """
     groups: dict[tuple[str, int, Claim], list[GateTest]] = {}

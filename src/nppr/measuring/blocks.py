@@ -89,7 +89,7 @@ class Blocks:
         return found
 
     def among(self, rows: IntArray, inputs: int) -> Blocks:
-        """Return these blocks as those of the inputs at `rows` among all."""
+        """Return these blocks at the places `rows` among all inputs."""
         found = Blocks.none(inputs)
         found.put(rows, self)
         return found

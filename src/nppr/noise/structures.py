@@ -75,7 +75,7 @@ class Structure:
     share: int = 12
     """Calls of its stages, relative to those of others."""
     scored_rate: float = 0.0
-    """Step of a search without gradients, if it has a recipe of its own."""
+    """Step of a search without gradients, for structures with a recipe."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the recipe of its searches, by the fields of `Recipe`."""
 

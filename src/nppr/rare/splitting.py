@@ -92,8 +92,8 @@ class Levels:
     """The state of a run, and its result once it has a `status`.
 
     `log_p` is log P(m > level), and `passed` the number of levels. The run gives up at the log p
-    `floor` and after `limit` calls. `failures` are those of the first population, which are independent
-    draws. If all points were independent, log p had the `variance` `sum (1 - share) / (share N)`; the
+    `floor` and after `limit` calls. `failures` counts failures of the first population, whose draws are
+    independent. If all points were independent, log p had the `variance` `sum (1 - share) / (share N)`; the
     true variance is larger.
     """
 

@@ -361,10 +361,10 @@ class Stage:
     """One fit of the walk: a family, its parents, its recipe, steps and restarts.
 
     Noise of a parent is in the set of the stage, so it may be kept. The stage starts from a parent of
-    its own structure.
+    the same structure.
 
     The restarts take a round of steps each, and the best of them takes further rounds until one gains
-    little. `steps` are those of all restarts and rounds.
+    little. `steps` counts all restarts and rounds.
     """
 
     name: str

@@ -85,7 +85,7 @@ def scan_patterns(
     quantise: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> PatternScan:
-    """Score patterns, by default those of the dictionary, on inputs in rounds.
+    """Score patterns, by default the dictionary, on inputs in rounds.
 
     `batch` gives the images and labels at places of the split, in the order of the classes' shares.
     """

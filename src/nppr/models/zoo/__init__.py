@@ -1,4 +1,4 @@
-"""Networks that nppr can build by name: with shipped weights, those of a file, or random ones."""
+"""Networks that nppr can build by name: with shipped weights, weights from a file, or random ones."""
 
 from __future__ import annotations
 
