@@ -93,8 +93,8 @@ class Levels:
 
     `log_p` is log P(m > level), and `passed` the number of levels. The run gives up at the log p
     `floor` and after `limit` calls. `failures` counts failures of the first population, whose draws are
-    independent. If all points were independent, log p had the `variance` `sum (1 - share) / (share N)`; the
-    true variance is larger.
+    independent. If all points were independent, log p had the `variance`
+    `sum (1 - share) / (share N)`; the true variance is larger.
     """
 
     floor: float

@@ -46,7 +46,7 @@ class Scan(Source, kind="scan"):
         return 1.0 + self.points
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
-        """Return the first parameters that break each input, or else the parameters of largest margin."""
+        """Return the first parameters that break each input, or else those with the largest margin."""
         shape = self.budget.domain(tuple(x.shape[1:]))
         tried = self.budget.radius * spread_points(self.points, shape[0]).to(x)
         found = x.new_zeros(len(x), *shape)
