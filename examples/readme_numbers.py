@@ -19,13 +19,13 @@ START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 
 READING = """
 All numbers are of the inputs that are correct without noise. Rows state what the noise knows, columns
-what it is made of. Numbers can only fall downwards and to the right.
+what it is made of. The true values can only fall downwards and to the right.
 
 - The top row is **an estimate**: under the worst of three known noises {known} % of the answers stay
   correct (probabilistic robustness, PR). It says nothing about other noise.
 - Numbers with ≤ are **at most**, with 95 % confidence, since a search may have missed worse noise. If
   the noise knows nothing of the input, the worst white noise leaves at most {white} %, the worst
-  stationary noise at most {stationary} %, and the worst fixed pattern at most {fixed} %.
+  stationary noise at most {stationary} %, and the worst noise of any structure at most {fixed} %.
 - Noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the worst noise
   for each input on its own at most {own} %. Everything tried on an input together, attacks and all
   noise, leaves at most {attack} % (adversarial robustness, AR).

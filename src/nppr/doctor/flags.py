@@ -47,8 +47,7 @@ ONE_COMPONENT = _declare("one-component", _I,
     " inputs")
 NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
     "the distribution found is nearly one fixed perturbation for each input, on the rung independent"
-    " the same for all, like a camera that is mounted askew; the columns white and stationary show"
-    " noise that varies")
+    " the same for all, like a camera that is mounted askew; a floor above 0 excludes it")
 ATTACK_PARTS = _declare("attack-parts", _I,
     "these parts of AutoAttack need more classes; the other parts ran")
 _declare(UNRESOLVED, _I,
@@ -73,7 +72,7 @@ NO_GRADIENTS = _declare("no-gradients", _N,
     "skipped: the source needs gradients and the model gives none")
 BY_SCORES = _declare("by-scores", _N,
     "the search followed the model's answers alone, without gradients: worse noise may exist, above all"
-    " noise that depends on the input; a PyTorch or .pt2 version of the model gives tighter numbers")
+    " noise that depends on the input; a search by gradients, on a PyTorch or .pt2 version of the model, may find it")
 NO_FEATURES = _declare("no-features", _N,
     "the model shows no features, so what is learned may depend on the label only; name a layer"
     " with --features or another model with --feature-model")

@@ -127,7 +127,7 @@ STRUCTURES = {
             name=ANY,
             meaning="of any structure, even one fixed pattern",
             example="one fixed pattern is allowed, like dirt on the lens",
-            epithet="worst fixed pattern",
+            epithet="worst noise of any structure",
             sampler="nppr.noise.upsample:make_free",
         ),
     )

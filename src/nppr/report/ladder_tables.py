@@ -1,6 +1,7 @@
 """The ladder: NPPR by what the noise knows and what it is made of, and how well it was searched.
 
-PR of known noise is its top and AR its bottom. Sets grow downwards and to the right, so numbers fall.
+PR of known noise is its top and AR its bottom. Sets grow downwards and to the right, so the true
+values can only fall; values found by searches need not.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ class NoiseSearch:
         before = self._judged(stage, parents, judge)
         alike = [  # a stage cannot grow from noise of another structure
             (candidate.value, number)
-            for number, (candidate, parent) in enumerate(zip(before, parents, strict=False))
+            for number, (candidate, parent) in enumerate(zip(before, parents, strict=True))
             if parent.fitted.family.structure == stage.family.structure
         ]
         parent = parents[min(alike)[1]] if alike else None
