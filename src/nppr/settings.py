@@ -861,6 +861,7 @@ class Search(FamilySettings, Keywords):
             rung = [each for each in rung.path if each in STRUCTURES[self.structure].rungs][-1]
         if self.per_input_calls and rung.is_fitted:
             wrong = "--preset paper" if self.is_paper else f"--dependency {rung}"
+            wrong = wrong if asked or self.is_paper else f"--structure {self.structure}"
             raise SpecError(
                 f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
             )

@@ -218,8 +218,8 @@ def test_the_story_tells_what_the_noise_is_made_of(cells: Report) -> None:
     )
     expected = (
         f"Known noise (gaussian) leaves {known} % of the correct answers correct. The worst white noise"
-        f" found leaves {white}, the worst stationary noise {stationary}, and the worst noise of any structure"
-        f" {fixed}. Each upper end holds with 95 % confidence on its own."
+        f" found leaves {white}, the worst stationary noise {stationary}, and the worst noise of"
+        f" any structure {fixed}. Each upper end holds with 95 % confidence on its own."
     )
     assert story_text(Numbers(cells)) == expected
     assert expected in " ".join(as_text(cells, 120).split())

@@ -72,7 +72,8 @@ NO_GRADIENTS = _declare("no-gradients", _N,
     "skipped: the source needs gradients and the model gives none")
 BY_SCORES = _declare("by-scores", _N,
     "the search followed the model's answers alone, without gradients: worse noise may exist, above all"
-    " noise that depends on the input; a search by gradients, on a PyTorch or .pt2 version of the model, may find it")
+    " noise that depends on the input; a search by gradients, on a PyTorch or .pt2 version of the"
+    " model, may find it")
 NO_FEATURES = _declare("no-features", _N,
     "the model shows no features, so what is learned may depend on the label only; name a layer"
     " with --features or another model with --feature-model")

@@ -6,6 +6,7 @@ It is fitted on the fit split and measured on the evaluate split: the unconditio
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -97,17 +98,16 @@ class Universal(Source, kind="universal"):
 
 
 @dataclass(frozen=True, eq=False)
-class UniversalOn(Source):
-    """A universal perturbation of one classifier."""
+class SharedPattern(Source):
+    """One perturbation for all inputs of one classifier, found on its fit split."""
 
     metric = Metric.AR
-    guidance = Guidance.MORE
     sees = Dependency.INDEPENDENT
     can_be_redrawn = False
     fixed_draws = 1
 
     budget: Budget
-    settings: Universal
+    settings: Source
     classifier: Classifier
     split: Split[Fit]
     seed: int = 0
@@ -121,6 +121,19 @@ class UniversalOn(Source):
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The same perturbation for all, `(B, 1, C, H, W)`."""
         return self.delta.to(x).expand(len(x), 1, *self.delta.shape)
+
+    @property
+    @abstractmethod
+    def delta(self) -> Tensor:
+        """The perturbation `(C, H, W)`."""
+
+
+@dataclass(frozen=True, eq=False)
+class UniversalOn(SharedPattern):
+    """A universal perturbation of one classifier."""
+
+    guidance = Guidance.MORE
+    settings: Universal
 
     @cached_property
     def delta(self) -> Tensor:

@@ -21,7 +21,8 @@ from nppr.data import stratified_order
 from nppr.errors import NoFitDataError
 from nppr.noise.dictionary import PHASES, list_patterns
 from nppr.noise.rungs import Dependency
-from nppr.sources.base import Guidance, Source
+from nppr.sources.base import Source
+from nppr.sources.universal import SharedPattern
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 ROUNDS = ((8, 48), (64, 24), (384, 1))
 """Inputs of each round, and the patterns that it keeps in all and in each class."""
+
+TYPICAL = 1_300
+"""Patterns of the dictionary for colour images of 32 pixels, for estimates of time."""
 
 KEPT_OF_CLASS = 2
 AT_ONCE = 64
@@ -164,7 +168,7 @@ class Patterns(Source, kind="patterns"):
 
     def fit_passes(self, inputs: int) -> float:
         first, second, third = ROUNDS
-        return float(1000 * first[0] + PHASES * first[1] * second[0] + 2 * second[1] * third[0])
+        return float(TYPICAL * first[0] + PHASES * first[1] * second[0] + 2 * second[1] * third[0])
 
     def fitted_on(
         self,
@@ -182,30 +186,8 @@ class Patterns(Source, kind="patterns"):
 
 
 @dataclass(frozen=True, eq=False)
-class PatternsOn(Source):
+class PatternsOn(SharedPattern):
     """The worst pattern for one classifier."""
-
-    metric = Metric.AR
-    guidance = Guidance.NOTHING
-    sees = Dependency.INDEPENDENT
-    can_be_redrawn = False
-    fixed_draws = 1
-
-    budget: Budget
-    settings: Patterns
-    classifier: Classifier
-    split: Split[Fit]
-    seed: int = 0
-    device: torch.device | None = None
-    progress: Callable[[Progress], None] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.settings.name
-
-    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
-        """Return the same perturbation for all, `(B, 1, C, H, W)`."""
-        return self.delta.to(x).expand(len(x), 1, *self.delta.shape)
 
     @cached_property
     def delta(self) -> Tensor:
